@@ -1,0 +1,39 @@
+# Two commands set everything up on a machine with Python 3.11, Java 17, Maven and make:
+# `make test` and `make demo`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KAFKA_VERSIONS := 4.3.1 3.9.1
+SOURCES := kclient tests tools examples setup.py
+
+.PHONY: test check demo messages tools jars clean
+
+test: jars
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.stamp
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy kclient tests tools examples
+	$(BIN)/lint-imports
+
+demo: jars
+	$(BIN)/python examples/api_table.py
+
+messages: jars
+	$(BIN)/python tools/gen_messages.py
+
+jars: $(VENV)/.stamp tools
+	$(BIN)/python -m kclient.testing.jars $(KAFKA_VERSIONS)
+
+tools:
+	@command -v java >/dev/null && command -v mvn >/dev/null || \
+	  { echo "kclient's tests need Java 17 and Maven: on Debian, apt-get install openjdk-17-jdk-headless maven" >&2; exit 1; }
+
+$(VENV)/.stamp: pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
