@@ -68,7 +68,7 @@ class Client:
         self._host, self._port = host, port
         self._timeout = timeout
         self._max_decompressed = max_decompressed
-        self._lock = threading.Lock()  # guards the four below: one call owns the socket
+        self._lock = threading.Lock()  # guards the three below: one call owns the socket
         self._sock: socket.socket | None = None
         self._pid = os.getpid()
         self._unconfirmed = 0
@@ -234,7 +234,9 @@ class Client:
             if self._closed:
                 raise ClientClosedError("the client was closed during the call") from error
             if isinstance(error, TimeoutError):
-                text = f"not done within {deadline.seconds:g} s: {error}"
+                text = (
+                    f"{error} (it had {deadline.seconds:g} s); is the broker up, timeout too short?"
+                )
                 raise KafkaTimeout(text, cause=error) from error
             raise TransportError(str(error) or type(error).__name__) from error
 
@@ -335,4 +337,6 @@ def _connect(host: str, port: int, deadline: _Deadline) -> socket.socket:
             failure = error
         else:
             return sock
-    raise failure
+    if isinstance(failure, TimeoutError):
+        raise failure
+    raise ConnectionError(f"cannot connect: {failure}; does a broker listen there?") from failure

@@ -179,9 +179,8 @@ def decode_message_set(
     """Read the messages in ``data``, which starts at ``offset`` of its log; wrappers are unpacked.
 
     A cut last message is left out and reported by ``cut_size``. ``max_decompressed`` bounds,
-    in bytes, what all compressed messages together unpack to. Raises CorruptRecord with
-    ``.offset`` and ``.next_offset`` (None if the damaged message's end is not known), and
-    MissingCodec.
+    in bytes, what all compressed messages together unpack to. Raises CorruptRecord and
+    MissingCodec, with ``.offset`` and ``.next_offset`` (None if the message's end is unknown).
     """
     view = memoryview(data)
     messages: list[Message] = []
@@ -241,8 +240,7 @@ def _inner_messages(
     plain: bytes, where: int, resume: int, compression: str | None
 ) -> Iterator[Message]:
     """Yield the messages of a wrapper's message set, where nothing may be cut or nested."""
-    view = memoryview(plain)
-    pos = 0
+    view, pos = memoryview(plain), 0
     while pos < len(view):
         end = _end_of(view, pos)
         if end > len(view):
@@ -317,8 +315,7 @@ def _pack(layout: str, what: str, *values: int) -> bytes:
     try:
         return struct.pack(layout, *values)
     except struct.error as error:
-        shown = ", ".join(map(repr, values))
-        raise ProtocolError(f"{what} ({shown}) does not fit Kafka 0.7's field: {error}") from error
+        raise ProtocolError(f"{what} {values} does not fit Kafka 0.7's field: {error}") from error
 
 
 def response_length(prefix: Data, limit: int) -> int:

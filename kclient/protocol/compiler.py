@@ -36,7 +36,8 @@ _FAULTS = (
 
 def encode_parts(message: Message, version: int) -> list[Buffer]:
     """The body of ``message`` in ``version``, as the pieces to send in order."""
-    encode = _encoder(type(message), version)
+    cls: type[Any] = type(message)  # mypy takes message classes for unhashable
+    encode = _encoder(cls, version)
     try:
         return encode(message)
     except _FAULTS as exc:
@@ -46,7 +47,8 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
 
 def decode_at(cls: type[M], data: Buffer, pos: int, version: int) -> tuple[M, int]:
     """The message that starts at byte ``pos`` of ``data``, and the position behind it."""
-    decode, wants_view = _decoder(cls, version)
+    any_cls: type[Any] = cls
+    decode, wants_view = _decoder(any_cls, version)
     if wants_view:
         data = memoryview(data)
     elif type(data) is not bytes:
@@ -64,13 +66,13 @@ def trailing_bytes(cls: type[Message], version: int, count: int) -> ProtocolErro
 
 
 @cache
-def _encoder(cls: type[Message], version: int) -> Callable[[Message], list[Buffer]]:
+def _encoder(cls: type[Any], version: int) -> Callable[[Message], list[Buffer]]:
     _check_version(cls, version)
     return _compile(cls, version, "encode", *encoding.source(cls, version))
 
 
 @cache
-def _decoder(cls: type[Message], version: int) -> tuple[Callable[..., Any], bool]:
+def _decoder(cls: type[Any], version: int) -> tuple[Callable[..., Any], bool]:
     _check_version(cls, version)
     source, names = decoding.source(cls, version)
     return _compile(cls, version, "decode", source, names), decoding.wants_view(cls, version)
@@ -104,8 +106,5 @@ def _bad_input(cls: type[Message], version: int, size: int, exc: BaseException) 
     ):
         trace = trace.tb_next
     pos = trace.tb_frame.f_locals.get("pos") if trace is not None else None
-    if isinstance(exc, struct.error | IndexError):
-        what = "input ends early"
-    else:
-        what = str(exc)
+    what = "input ends early" if isinstance(exc, struct.error | IndexError) else str(exc)
     return ProtocolError(f"{cls.__name__} v{version}: {what} (byte {pos} of {size})")

@@ -177,7 +177,7 @@ class _Encoder:
         self.out.line(f"    raise absent({name!r}, {field.since}, {field.until}, {self.version})")
 
     def differs(self, field: Field, value: str) -> str:
-        """An expression: is ``value`` away from its default?"""
+        """An expression that says whether ``value`` is away from its default."""
         if field.default is None:
             return f"{value} is not None"
         if field.kind == "array":
@@ -186,7 +186,8 @@ class _Encoder:
             return f"not {value}" if field.default else value
         if field.kind == "struct":
             assert field.struct is not None
-            return f"{value} != {self.out.constant(f'default_{field.struct.__name__}', field.struct())}"
+            default = self.out.constant(f"default_{field.struct.__name__}", field.struct())
+            return f"{value} != {default}"
         return f"{value} != {self.out.constant(f'default_{field.kind}', field.default)}"
 
     def value(self, field: Field, value: str) -> None:

@@ -154,8 +154,6 @@ class Struct:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.FIELDS)
 
-    __hash__ = None  # type: ignore[assignment]  # messages are mutable
-
     def __repr__(self) -> str:
         shown = ", ".join(
             f"{name}={value!r}"

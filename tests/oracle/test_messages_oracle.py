@@ -20,9 +20,10 @@ from kclient.protocol.messages.consumer_protocol import (
 from kclient.protocol.messages.headers import RequestHeader, ResponseHeader
 from kclient.protocol.wire import Field
 from kclient.testing import jars
+from kclient.testing.toolchain import java_command
 
 NEWEST, OLDER = "4.3.1", "3.9.1"
-EMBEDDED = (
+EMBEDDED: tuple[type[Message], ...] = (
     RequestHeader,
     ResponseHeader,
     ConsumerProtocolSubscription,
@@ -42,7 +43,7 @@ class Vector(NamedTuple):
 
 
 def run_java(version: str, source: Path, stdin: str) -> str:
-    command = [jars.java_command(), "-cp", jars.classpath(version), str(source)]
+    command = [java_command(), "-cp", jars.classpath(version), str(source)]
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, encoding="utf-8", timeout=240
     )

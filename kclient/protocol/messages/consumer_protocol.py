@@ -5,17 +5,17 @@ from __future__ import annotations
 from kclient.protocol.wire import array, binary, i32, Message, string, Struct
 
 
-class DataTopicPartition(Struct):
+class AssignmentTopicPartition(Struct):
     topic: str = string(since=0)
     partitions: list[int] = array(i32, since=0)
 
 
 class ConsumerProtocolAssignment(Message, versions=(0, 3)):
-    assigned_partitions: list[DataTopicPartition] = array(DataTopicPartition, since=0)
+    assigned_partitions: list[AssignmentTopicPartition] = array(AssignmentTopicPartition, since=0)
     user_data: bytes | None = binary(since=0, nullable=0, default=None)
 
 
-class DataTopicPartition(Struct):
+class SubscriptionTopicPartition(Struct):
     topic: str = string(since=1)
     partitions: list[int] = array(i32, since=1)
 
@@ -23,7 +23,7 @@ class DataTopicPartition(Struct):
 class ConsumerProtocolSubscription(Message, versions=(0, 3)):
     topics: list[str] = array(string, since=0)
     user_data: bytes | None = binary(since=0, nullable=0, default=None)
-    owned_partitions: list[DataTopicPartition] = array(DataTopicPartition, since=1, ignorable=True)
+    owned_partitions: list[SubscriptionTopicPartition] = array(SubscriptionTopicPartition, since=1, ignorable=True)
     generation_id: int = i32(since=2, default=-1, ignorable=True)
     rack_id: str | None = string(since=3, nullable=3, default=None, ignorable=True)
 
