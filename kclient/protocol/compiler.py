@@ -14,7 +14,6 @@ from __future__ import annotations
 import linecache
 import struct
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import ProtocolError, UnsupportedVersion
@@ -36,8 +35,7 @@ _FAULTS = (
 
 def encode_parts(message: Message, version: int) -> list[Buffer]:
     """The body of ``message`` in ``version``, as the pieces to send in order."""
-    cls: type[Any] = type(message)  # mypy takes message classes for unhashable
-    encode = _encoder(cls, version)
+    encode = _ENCODERS.get((type(message), version)) or _build_encoder(type(message), version)
     try:
         return encode(message)
     except _FAULTS as exc:
@@ -47,8 +45,7 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
 
 def decode_at(cls: type[M], data: Buffer, pos: int, version: int) -> tuple[M, int]:
     """The message that starts at byte ``pos`` of ``data``, and the position behind it."""
-    any_cls: type[Any] = cls
-    decode, wants_view = _decoder(any_cls, version)
+    decode, wants_view = _DECODERS.get((cls, version)) or _build_decoder(cls, version)
     if wants_view:
         data = memoryview(data)
     elif type(data) is not bytes:
@@ -65,17 +62,24 @@ def trailing_bytes(cls: type[Message], version: int, count: int) -> ProtocolErro
     return ProtocolError(f"{cls.__name__} v{version}: {count} bytes left behind the message")
 
 
-@cache
-def _encoder(cls: type[Any], version: int) -> Callable[[Message], list[Buffer]]:
+_ENCODERS: dict[tuple[type, int], Callable[[Any], list[Buffer]]] = {}
+_DECODERS: dict[tuple[type, int], tuple[Callable[..., Any], bool]] = {}
+
+
+def _build_encoder(cls: type[Message], version: int) -> Callable[[Any], list[Buffer]]:
     _check_version(cls, version)
-    return _compile(cls, version, "encode", *encoding.source(cls, version))
+    built = _compile(cls, version, "encode", *encoding.source(cls, version))
+    _ENCODERS[cls, version] = built
+    return built
 
 
-@cache
-def _decoder(cls: type[Any], version: int) -> tuple[Callable[..., Any], bool]:
+def _build_decoder(cls: type[Message], version: int) -> tuple[Callable[..., Any], bool]:
     _check_version(cls, version)
     source, names = decoding.source(cls, version)
-    return _compile(cls, version, "decode", source, names), decoding.wants_view(cls, version)
+    function = _compile(cls, version, "decode", source, names)
+    built = function, decoding.wants_view(cls, version)
+    _DECODERS[cls, version] = built
+    return built
 
 
 def _check_version(cls: type[Message], version: int) -> None:
