@@ -228,7 +228,7 @@ class Module:
     def text(self) -> str:
         """The whole module."""
         body = "\n\n".join(part for message in self.messages for part in self.message(message))
-        imports = ", ".join(sorted(self.used, key=str.lower))
+        imports = ", ".join(sorted(self.used, key=lambda name: (name.lower(), name)))
         lines = [MARK, "", "from __future__ import annotations", ""]
         if "UUID" in body:
             lines += ["from uuid import UUID", ""]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kclient.protocol.wire import array, Buffer, i16, i32, i64, Message, records, string, struct, Struct, uuid
+from kclient.protocol.wire import array, Buffer, i16, i32, i64, Message, records, string, Struct, struct, uuid
 
 
 class PartitionProduceData(Struct):

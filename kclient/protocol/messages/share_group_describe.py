@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kclient.protocol.wire import array, boolean, i16, i32, Message, string, struct, Struct, uuid
+from kclient.protocol.wire import array, boolean, i16, i32, Message, string, Struct, struct, uuid
 
 
 class ShareGroupDescribeRequest(Message, key=77, versions=(0, 1), flexible=0):

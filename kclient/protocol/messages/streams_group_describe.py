@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kclient.protocol.wire import array, boolean, i16, i32, i64, Message, string, struct, Struct, u16
+from kclient.protocol.wire import array, boolean, i16, i32, i64, Message, string, Struct, struct, u16
 
 
 class StreamsGroupDescribeRequest(Message, key=89, versions=(0, 0), flexible=0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kclient.protocol.wire import array, i16, i32, Message, string, struct, Struct, u16, uuid
+from kclient.protocol.wire import array, i16, i32, Message, string, Struct, struct, u16, uuid
 
 
 class Listener(Struct):
