@@ -29,7 +29,10 @@ class _Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
