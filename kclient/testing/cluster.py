@@ -224,6 +224,7 @@ class Cluster:
             config,
             ZOOKEEPER_HEAP_MB,
             "-Dzookeeper.forceSync=no",  # nothing here must survive a power cut
+            "-Dzookeeper.jmx.log4j.disable=true",  # looks for classes that reload4j dropped
             *write_log_settings(self.folder),
         )
         self._zookeeper = JavaProcess(command, self.log_dir / "zookeeper.log", self._watchdog)
