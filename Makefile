@@ -4,21 +4,36 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
-SOURCES := kclient tests tools examples setup.py
+SOURCES := kclient tests tools examples bench setup.py
 
-.PHONY: test check demo messages tools jars clean
+.PHONY: test test-brokers test-container check demo bench fuzz messages tools jars clean
 
 test: jars
 	$(BIN)/python -m pytest
 
+# Brokers of every age; their jars are fetched at first use.
+test-brokers: jars
+	$(BIN)/python -m pytest tests/integration -m every_kafka
+
+# The integration tests against a container, by an engine that is started if none answers.
+test-container: jars
+	tools/container/run.sh
+
 check: $(VENV)/.stamp
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/mypy kclient tests tools examples
+	$(BIN)/mypy kclient tests tools examples bench
 	$(BIN)/lint-imports
 
 demo: jars
 	$(BIN)/python examples/api_table.py
+
+bench: $(VENV)/.stamp
+	$(BIN)/python -m bench.messages
+
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/.stamp
+	$(BIN)/python tools/fuzz.py --seconds $(FUZZ_SECONDS)
 
 messages: jars
 	$(BIN)/python tools/gen_messages.py

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from kclient.compression import DEFAULT_MAX_OUTPUT
+from kclient.deadline import Deadline
 from kclient.errors import (
     ClientClosedError,
     ConfigError,
@@ -22,23 +22,6 @@ from kclient.kafka07 import codec
 from kclient.kafka07.codec import Fetch, Message, MessageSet, Produce
 
 _CHUNK = 1 << 16
-
-
-class _Deadline:
-    """The moment a call must be over by."""
-
-    def __init__(self, seconds: float) -> None:
-        if not 0 < seconds <= threading.TIMEOUT_MAX:
-            raise ConfigError(f"timeout is a number of seconds above 0, not {seconds!r}")
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    def remaining(self) -> float:
-        """Seconds left. Raises TimeoutError when there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the time is up")
-        return left
 
 
 class Client:
@@ -64,14 +47,14 @@ class Client:
     ) -> None:
         if not 0 < port < 1 << 16:
             raise ConfigError(f"port is a number from 1 to 65535, not {port!r}")
-        _Deadline(timeout)  # a bad default is best refused here, not by the first call
+        Deadline(timeout)  # a bad default is best refused here, not by the first call
         self._host, self._port = host, port
         self._timeout = timeout
         self._max_decompressed = max_decompressed
         self._lock = threading.Lock()  # guards the three below: one call owns the socket
         self._sock: socket.socket | None = None
         self._pid = os.getpid()
-        self._unconfirmed = 0
+        self._unanswered = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -218,7 +201,8 @@ class Client:
 
     def _exchange(self, request: bytes, limit: int | None, timeout: float | None) -> bytearray:
         """Send a request; its response of up to ``limit`` bytes, or nothing for None."""
-        deadline = _Deadline(self._timeout if timeout is None else timeout)
+        deadline = Deadline(self._timeout if timeout is None else timeout)
+        unanswered = 0
         try:
             if not self._lock.acquire(timeout=deadline.remaining()):
                 raise TimeoutError("other threads' calls took all of the time")
@@ -226,33 +210,42 @@ class Client:
                 return self._exchange_locked(request, limit, deadline)
             except BaseException:
                 # Whatever stopped us, an answer may still be under way: never read it as another's.
+                unanswered = self._unanswered
                 self._drop()
                 raise
             finally:
                 self._lock.release()
         except (OSError, UnicodeError) as error:
-            if self._closed:
-                raise ClientClosedError("the client was closed during the call") from error
-            if isinstance(error, TimeoutError):
-                text = (
-                    f"{error} (it had {deadline.seconds:g} s); is the broker up, timeout too short?"
-                )
-                raise KafkaTimeout(text, cause=error) from error
-            raise TransportError(str(error) or type(error).__name__) from error
+            raise self._failure(error, unanswered, deadline.seconds) from error
 
-    def _exchange_locked(self, request: bytes, limit: int | None, deadline: _Deadline) -> bytearray:
+    def _failure(self, error: Exception, unanswered: int, seconds: float) -> KafkaError:
+        text = str(error) or type(error).__name__
+        if unanswered:
+            text += (
+                f"; {unanswered} produce requests before this call went unanswered, so their "
+                "messages may be lost (the broker's log tells which it refused)"
+            )
+        if self._closed:
+            return ClientClosedError(f"the client was closed during the call: {text}")
+        if isinstance(error, TimeoutError):
+            return KafkaTimeout(
+                f"not done within {seconds:g} s, raise timeout?: {text}", cause=error
+            )
+        return TransportError(text)
+
+    def _exchange_locked(self, request: bytes, limit: int | None, deadline: Deadline) -> bytearray:
         sock = self._connection(deadline)
         sock.settimeout(deadline.remaining())
         sock.sendall(request)
         if limit is None:
-            self._unconfirmed += 1
+            self._unanswered += 1
             return bytearray()
         prefix = self._receive(sock, 4, deadline)
         body = self._receive(sock, codec.response_length(prefix, limit), deadline)
-        self._unconfirmed = 0
+        self._unanswered = 0
         return body
 
-    def _connection(self, deadline: _Deadline) -> socket.socket:
+    def _connection(self, deadline: Deadline) -> socket.socket:
         """Return the open socket, or a new one where there is none or the broker hung up."""
         if self._closed:
             raise ClientClosedError("the client is closed")
@@ -260,18 +253,14 @@ class Client:
             self._drop()  # a forked child must not talk into its parent's connection
             self._pid = os.getpid()
         if self._sock is not None and not _is_quiet(self._sock):
-            lost = self._unconfirmed
+            if self._unanswered:
+                raise ConnectionError("the broker hung up before this call, which was not sent")
             self._drop()
-            if lost:
-                raise ConnectionError(
-                    f"the broker hung up after {lost} unanswered produce requests, whose messages "
-                    "may be lost (refused ones are in the broker's log); this call was not sent"
-                )
         if self._sock is None:
             self._sock = _connect(self._host, self._port, deadline)
         return self._sock
 
-    def _receive(self, sock: socket.socket, size: int, deadline: _Deadline) -> bytearray:
+    def _receive(self, sock: socket.socket, size: int, deadline: Deadline) -> bytearray:
         data = bytearray()
         while len(data) < size:
             sock.settimeout(deadline.remaining())
@@ -289,7 +278,7 @@ class Client:
         if self._sock is not None:
             self._sock.close()
         self._sock = None
-        self._unconfirmed = 0
+        self._unanswered = 0
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -321,7 +310,7 @@ def _is_quiet(sock: socket.socket) -> bool:
     return False
 
 
-def _connect(host: str, port: int, deadline: _Deadline) -> socket.socket:
+def _connect(host: str, port: int, deadline: Deadline) -> socket.socket:
     """Connect to the first address of ``host`` that answers."""
     failure = OSError("its name has no address")
     for family, kind, protocol, _, address in socket.getaddrinfo(

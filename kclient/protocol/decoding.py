@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kclient.errors import ProtocolError
 from kclient.protocol.source import FORMATS, Source
 from kclient.protocol.varint import long_uvarint
 
@@ -44,12 +43,13 @@ def _uuid(raw: bytes) -> UUID:
     return UUID(bytes=raw)
 
 
-def _short(count: int, left: int) -> ProtocolError:
-    return ProtocolError(f"a length of {count} with {left} bytes left")
+# Generated code raises ValueError; `compiler.py` adds the message and the byte position.
+def _short(count: int, left: int) -> ValueError:
+    return ValueError(f"a length of {count} with {left} bytes left")
 
 
-def _null(name: str) -> ProtocolError:
-    return ProtocolError(f"{name} may not be null")
+def _null(name: str) -> ValueError:
+    return ValueError(f"{name} may not be null")
 
 
 def _skip_tags(data: bytes | memoryview, pos: int, end: int, count: int) -> int:

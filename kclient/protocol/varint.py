@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from kclient.errors import ProtocolError
-
 ONE_BYTE = [bytes([value]) for value in range(128)]
 """The encodings of 0 to 127, so that the common case is a table look-up."""
 
@@ -21,7 +19,10 @@ def uvarint(value: int) -> bytes:
 
 
 def long_uvarint(data: bytes | memoryview, pos: int, first: int) -> tuple[int, int]:
-    """The value whose ``first`` byte (over 127) was read from before ``pos``; and what follows."""
+    """The value whose ``first`` byte (over 127) was read from before ``pos``; and what follows.
+
+    Raises ValueError if it is over 32 bits.
+    """
     value = first & 127
     for shift in (7, 14, 21, 28):
         byte = data[pos]
@@ -31,4 +32,4 @@ def long_uvarint(data: bytes | memoryview, pos: int, first: int) -> tuple[int, i
             if value > 0xFFFFFFFF:
                 break
             return value, pos
-    raise ProtocolError("a variable-length integer is over 32 bits")
+    raise ValueError("a variable-length integer is over 32 bits")

@@ -121,8 +121,8 @@ class LocalKafka:
         """Start a broker that was killed or stopped, with the same data and port.
 
         With ``wait`` it returns when the broker serves and the others know; without it at
-        once, for nodes that can only serve together (see ``await_ready``). After a kill
-        this takes until the old session has ended, about 6 seconds. Raises StartFailed.
+        once, for nodes that can only serve together (see ``await_ready``). Kafka lets a node
+        come back when its old session has ended, up to 6 seconds later. Raises StartFailed.
         """
         cluster = self._checked(node)
         if cluster.running(node):
@@ -140,6 +140,11 @@ class LocalKafka:
         cluster = self._opened()
         running = [node for node in self.nodes if cluster.running(node)]
         cluster.await_ready(running, time.monotonic() + self._plan.start_timeout)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been opened and not closed since."""
+        return self._cluster is not None
 
     @property
     def version(self) -> str:

@@ -1,0 +1,37 @@
+"""The moment a public call must be over by; made once, passed down, never extended."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from kclient.errors import ConfigError
+
+
+class Deadline:
+    """``seconds`` from now."""
+
+    __slots__ = ("_end", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        """Raises ConfigError unless ``seconds`` is above 0 and one that a lock can wait for."""
+        if not 0 < seconds <= threading.TIMEOUT_MAX:
+            raise ConfigError(f"timeout is a number of seconds above 0, not {seconds!r}")
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left. Raises TimeoutError when there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time is up")
+        return left
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the moment has passed."""
+        return time.monotonic() >= self._end
+
+    def within(self, seconds: float) -> Deadline:
+        """The earlier of this one and ``seconds`` from now: for a stage with its own limit."""
+        return Deadline(min(seconds, self.remaining()))

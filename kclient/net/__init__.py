@@ -1,0 +1,1 @@
+"""Sockets: streams, connections that negotiate and authenticate, a pool of them."""

@@ -1,0 +1,160 @@
+"""From the bytes of a fetch response, or a log, to batches and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from kclient.compression import DEFAULT_MAX_OUTPUT, Data
+from kclient.records import interface
+from kclient.records.batch import (
+    CRC_END,
+    HEADER,
+    LENGTH_END,
+    OFFSET_LIMIT,
+    RecordBatch,
+    corrupt,
+    decompressed,
+)
+from kclient.records.legacy import read_messages, scan_messages
+from kclient.types import Record
+
+_MAGIC = 16  # the magic byte is here in every format
+
+
+def batches(
+    data: Data, *, topic: str = "", partition: int = -1, check_crc: bool = True
+) -> Iterator[RecordBatch]:
+    """Walk over the batches of ``data``, of any format, without reading their records.
+
+    A batch cut short at the end is left out: brokers cut where the fetch size ends.
+    Raises CorruptRecord (a ProtocolError) where a checksum, length or format is wrong;
+    what came before has been yielded by then. ``topic`` and ``partition`` go into records
+    and errors.
+    """
+    view = memoryview(data).cast("B")
+    pos, size = 0, len(view)
+    while size - pos > _MAGIC:
+        magic = view[_MAGIC + pos]
+        if magic < 2:
+            batch = scan_messages(view, pos, topic, partition, check_crc)
+        else:
+            batch = _scan_batch(view, pos, topic, partition, check_crc)
+        if batch is None:
+            return
+        yield batch
+        pos += len(batch.section) + (HEADER.size if magic == 2 else 0)
+
+
+def read_batch(batch: RecordBatch, *, max_output: int = DEFAULT_MAX_OUTPUT) -> list[Record]:
+    """Read the records of a batch; those of a control batch are the cluster's markers.
+
+    Raises CorruptRecord if they are damaged or would decompress to more than
+    ``max_output`` bytes, MissingCodec if the codec's package is not installed.
+    """
+    if batch.magic < 2:
+        return read_messages(batch, max_output)
+    if not batch.record_count:
+        return []
+    return interface.active.read_records(decompressed(batch, batch.section, max_output), batch)
+
+
+def decode(
+    data: Data,
+    *,
+    topic: str = "",
+    partition: int = -1,
+    start_offset: int = 0,
+    max_output: int = DEFAULT_MAX_OUTPUT,
+    check_crc: bool = True,
+) -> list[Record]:
+    """Read all data records of a row of batches and message sets, of any mix of formats.
+
+    Control records are left out (see ``batches`` and ``read_batch``), as is a batch cut
+    short at the end, and records before ``start_offset``. ``max_output`` bounds the bytes
+    each batch may decompress to. Raises CorruptRecord (a ProtocolError) for damaged input,
+    MissingCodec if a codec's package is not installed.
+    """
+    records: list[Record] = []
+    for batch in batches(data, topic=topic, partition=partition, check_crc=check_crc):
+        if batch.last_offset < start_offset or batch.is_control:
+            continue
+        found = read_batch(batch, max_output=max_output)
+        if batch.base_offset < start_offset:
+            found = [record for record in found if record.offset >= start_offset]
+        records += found
+    return records
+
+
+def to_arrow(
+    data: Data,
+    *,
+    topic: str = "",
+    partition: int = -1,
+    start_offset: int = 0,
+    max_output: int = DEFAULT_MAX_OUTPUT,
+    check_crc: bool = True,
+) -> Any:
+    """Read what ``decode`` would into a ``pyarrow.Table``.
+
+    Columns: key, value, topic, partition, offset, timestamp (ms, UTC; null if unknown),
+    timestamp_type, headers. Raises what ``decode`` raises.
+    """
+    from kclient.records import arrow
+
+    wanted = (
+        batch
+        for batch in batches(data, topic=topic, partition=partition, check_crc=check_crc)
+        if batch.last_offset >= start_offset and not batch.is_control
+    )
+    tables = [arrow.table([])]
+    for is_old, group in groupby(wanted, key=lambda batch: batch.magic < 2):
+        if is_old:
+            tables.append(arrow.table([r for b in group for r in read_messages(b, max_output)]))
+        else:
+            sections = (
+                (b, decompressed(b, b.section, max_output)) for b in group if b.record_count
+            )
+            tables.append(interface.active.read_arrow(sections))
+    return arrow.joined(tables, start_offset)
+
+
+def _scan_batch(
+    view: memoryview, pos: int, topic: str, partition: int, check_crc: bool
+) -> RecordBatch | None:
+    """Check the batch v2 at ``pos``; None if it is cut short."""
+    left = len(view) - pos
+    offset = int.from_bytes(view[pos : pos + 8], "big", signed=True)
+    length = int.from_bytes(view[pos + 8 : pos + LENGTH_END], "big", signed=True)
+    magic = view[pos + _MAGIC]
+    if magic != 2:
+        raise corrupt(topic, partition, offset, f"unknown message format {magic}")
+    if length < HEADER.size - LENGTH_END:
+        raise corrupt(topic, partition, offset, f"a batch cannot have {length} bytes")
+    if left < LENGTH_END + length:
+        return None
+    end = pos + LENGTH_END + length
+    offset, _, epoch, _, checksum, attributes, delta, *rest = HEADER.unpack_from(view, pos)
+    first_time, last_time, producer_id, producer_epoch, sequence, count = rest
+    if check_crc and interface.active.crc32c(view[pos + CRC_END : end]) != checksum:
+        raise corrupt(topic, partition, offset, "the CRC is wrong")
+    if not 0 <= offset < OFFSET_LIMIT or delta < 0 or count < 0:
+        why = f"the header claims {count} records and a last offset delta of {delta}"
+        raise corrupt(topic, partition, offset, why)
+    return RecordBatch(
+        topic,
+        partition,
+        magic,
+        base_offset=offset,
+        last_offset=offset + delta,
+        leader_epoch=epoch,
+        attributes=attributes,
+        base_timestamp=first_time,
+        max_timestamp=last_time,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        record_count=count,
+        section=view[pos + HEADER.size : end],
+    )
