@@ -206,6 +206,11 @@ class Stream:
         self._polled = select.POLLIN
         return not self._poller.poll(0)
 
+    def abort(self) -> None:
+        """End the connection, from any thread: whoever waits on it gets an error at once."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close the socket. Does nothing if it is closed."""
         with contextlib.suppress(OSError):
@@ -242,11 +247,13 @@ def connect(
     *,
     tls: ssl.SSLContext | None = None,
     max_frame: int = DEFAULT_MAX_FRAME,
+    buffers: tuple[int, int] = (-1, -1),
 ) -> Stream:
     """Connect to the first address of ``host`` that answers, trying each in turn.
 
     The name is resolved anew each time. With ``tls`` the handshake is done too, and the
-    certificate checked against ``host``. Raises TransportError or KafkaTimeout.
+    certificate checked against ``host``. ``buffers`` are the system's, for sending and
+    receiving, in bytes; -1 leaves them. Raises TransportError or KafkaTimeout.
     """
     address = f"{host}:{port}"
     sock = _connect_any(_resolve(host, port, deadline), address, deadline)
@@ -256,6 +263,9 @@ def connect(
         for name, value in _KEEP_ALIVE:
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        for option, size in zip((socket.SO_SNDBUF, socket.SO_RCVBUF), buffers, strict=True):
+            if size >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
         if tls is not None:
             sock = _wrap(sock, host, address, tls, deadline)
     except BaseException:
