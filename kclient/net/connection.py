@@ -60,6 +60,7 @@ class Connection:
         caps: dict[int, int] | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self.address = endpoint.address
         self.versions = Versions({})
         self.is_open = True
         self.last_used = time.monotonic()
@@ -77,11 +78,6 @@ class Connection:
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
         return f"<Connection to {self.endpoint}, {state}, {len(self._in_flight)} in flight>"
-
-    @property
-    def address(self) -> str:
-        """``host:port`` of the broker."""
-        return self.endpoint.address
 
     def fileno(self) -> int:
         """The socket's number, for a selector."""
