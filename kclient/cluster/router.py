@@ -43,12 +43,19 @@ class Call(Generic[T]):
     """A request by its API, how to build it in a version, and how to read its answer.
 
     ``read`` returns the result, or raises what the answer's error code says; a retriable
-    error has the whole call tried again.
+    error has the whole call tried again. No version above ``at_most`` is used.
     """
 
     api: type[Message]
     build: Callable[[int], Message]
     read: Callable[[Message], T]
+    at_most: int | None = None
+
+    def version(self, connection: Connection) -> int:
+        """The version to speak with a broker. Raises UnsupportedVersion."""
+        if self.at_most is None:
+            return connection.version_of(self.api)
+        return connection.versions.choose(self.api, at_most=self.at_most)
 
 
 class Router:
@@ -92,7 +99,8 @@ class Router:
                 try:
                     connection = stack.enter_context(self._pool.lease(endpoint, lane, deadline))
                     call = calls[endpoint]
-                    connection.send(call.build(connection.version_of(call.api)), deadline)
+                    version = call.version(connection)
+                    connection.send(call.build(version), deadline, version=version)
                     asked[endpoint] = connection
                 except KafkaError as error:
                     results[endpoint] = error
@@ -200,7 +208,7 @@ class Router:
 
     def _ask_one(self, endpoint: Endpoint, call: Call[T], deadline: Deadline, lane: str) -> T:
         with self._pool.lease(endpoint, lane, deadline) as connection:
-            version = connection.version_of(call.api)
+            version = call.version(connection)
             limit = deadline.within(self._request_seconds)
             answer = connection.ask(call.build(version), version, limit)
         return call.read(answer)
