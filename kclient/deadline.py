@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from kclient.errors import ConfigError
+from kclient.errors import ConfigError, KafkaTimeout
 
 
 class Deadline:
@@ -21,16 +21,20 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Seconds left. Raises TimeoutError when there are none."""
+        """Seconds left. Raises KafkaTimeout when there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time is up")
+            raise KafkaTimeout(f"the {self.seconds:g} s of this call are over")
         return left
 
     @property
     def is_over(self) -> bool:
         """Whether the moment has passed."""
         return time.monotonic() >= self._end
+
+    def left(self) -> float:
+        """Seconds left, 0 when there are none."""
+        return max(0.0, self._end - time.monotonic())
 
     def within(self, seconds: float) -> Deadline:
         """The earlier of this one and ``seconds`` from now: for a stage with its own limit."""

@@ -3,6 +3,7 @@
 KafkaError                  retriable? stale_metadata? picklable
 ├── ConfigError             an option is unknown, malformed or contradicts another
 ├── ClientClosedError       a call after close()
+│   └── ForkedClientError   a call in a child that os.fork made
 ├── SerializationError      a (de)serializer failed; names topic, partition, offset
 │   └── MissingCodec        a compression package is not installed; names the pip line
 ├── KafkaTimeout            also a TimeoutError; `.cause` is the last thing that went wrong
@@ -58,6 +59,10 @@ class ConfigError(KafkaError):
 
 class ClientClosedError(KafkaError):
     """The client was used after ``close()``."""
+
+
+class ForkedClientError(ClientClosedError):
+    """The client was made before ``os.fork`` and used in the child: make one in the child."""
 
 
 class SerializationError(KafkaError):

@@ -75,6 +75,11 @@ class Security:
             )
         return cls(tls, login, about=f"{protocol} {mechanism}")
 
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether connections log in."""
+        return self._login is not None
+
     def mechanism(self, host: str, deadline: Deadline | None = None) -> Mechanism | None:
         """What logs in to ``host`` once; None where there is no login.
 

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kclient.compression import DEFAULT_MAX_OUTPUT, decompress
-from kclient.errors import CorruptRecord, MissingCodec
+from kclient.errors import CorruptRecord, MissingCodec, ProtocolError, SerializationError
 from kclient.types import Record, TimestampType
 
 HEADER = Struct(">qiibIhiqqqhii")
@@ -22,6 +22,11 @@ CRC_END = 21
 
 OFFSET_LIMIT = (1 << 63) - (1 << 32)
 """Batches begin at offsets below this, so that every offset in them fits 64 bits."""
+
+SMALLEST_RECORD = 7
+"""Bytes of a record of batch v2 that holds nothing."""
+
+INT64_LIMIT = 1 << 63
 
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 
@@ -136,6 +141,26 @@ def decompressed(
         context = {**vars(error), "topic": batch.topic, "partition": batch.partition}
         place = _place(batch.topic, batch.partition)
         raise MissingCodec(f"{place}, offset {offset}: {error}", offset=offset, **context) from None
+
+
+def not_bytes(data: object) -> SerializationError:
+    """Make the error for a key or value that is something else."""
+    return SerializationError(f"keys and values are bytes or None, not {type(data).__name__}")
+
+
+def not_a_pair(item: object) -> SerializationError:
+    """Make the error for what cannot be taken apart into key and value."""
+    return SerializationError(f"a pair is a key and a value, not {type(item).__name__}")
+
+
+def bad_timestamp(timestamp: int) -> ProtocolError:
+    """Make the error for a timestamp that the format cannot hold."""
+    return ProtocolError(f"the timestamp {timestamp} does not fit 64 bits")
+
+
+def wrap(number: int) -> int:
+    """Wrap around as Java's 64-bit sums do: deltas of extreme timestamps rely on it."""
+    return (number + INT64_LIMIT) % (2 * INT64_LIMIT) - INT64_LIMIT
 
 
 def _first_known_offset(batch: RecordBatch) -> int:

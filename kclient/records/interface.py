@@ -36,8 +36,28 @@ class BatchWriter(Protocol):
     ) -> int:
         """Add a record (timestamp in ms, -1 for none) and return ``size``.
 
-        Raises SerializationError for what is not bytes, or a header key that is not text;
-        the batch is then as before.
+        Raises SerializationError for what is not bytes, or a header key that is not text,
+        ProtocolError for a timestamp of more than 64 bits; the batch is then as before.
+        """
+
+    def append_values(
+        self, values: list[bytes | None], start: int, timestamp: int, limit: int
+    ) -> int:
+        """Add records without keys, as ``append_pairs`` does."""
+
+    def append_pairs(
+        self,
+        pairs: list[tuple[bytes | None, bytes | None]],
+        start: int,
+        timestamp: int,
+        limit: int,
+    ) -> int:
+        """Add keys and values from index ``start``, while ``size`` stays within ``limit``.
+
+        All get the same timestamp (ms). Returns the index of the first pair not taken,
+        ``len(pairs)`` if all were; a batch takes its first record however large it is. Raises
+        what ``append`` raises; the pairs before the wrong one are then in the batch, which
+        ``count`` tells.
         """
 
     def seal(
@@ -72,6 +92,12 @@ class Implementation(Protocol):
 
     def crc32c(self, data: Data) -> int:
         """Checksum ``data`` with CRC-32C."""
+
+    def murmur2(self, key: bytes) -> int:
+        """Hash ``key`` as Java's ``Utils.murmur2`` does, to a signed number of 32 bits."""
+
+    def murmur2_partitions(self, keys: list[bytes], count: int) -> list[int]:
+        """Give each key its partition out of ``count``, as Java's default partitioner does."""
 
 
 _MODULES = {"c": "kclient.records._compiled", "python": "kclient.records.pure"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
@@ -15,9 +14,9 @@ import pytest
 
 from kclient.records import batches, control_type, decode, encode, open_batch, read_batch
 from kclient.records.batch import ControlType, RecordBatch
-from kclient.testing import jars
-from kclient.testing.toolchain import java_command
 from kclient.types import Header, Record, TimestampType
+
+from .java import run_java
 
 JAVA_VERSIONS = ("3.9.1", "4.3.1")
 SOURCE = Path(__file__).with_name("RecordOracle.java")
@@ -209,24 +208,22 @@ class Oracle:
         self.ours = [case for case in self.cases if case.ours is not None]
         tasks = [case.task for case in self.cases]
         tasks += [{"bytes": case.ours.hex()} for case in self.ours if case.ours]
-        answers = run_java(version, folder, "\n".join(json.dumps(task) for task in tasks))
+        stdin = "\n".join(json.dumps(task) for task in tasks)
+        lines = run_java(version, source_for(version, folder), stdin)
+        answers: list[Spec] = [json.loads(line) for line in lines]
         self.written = answers[: len(self.cases)]
         self.read = answers[len(self.cases) :]
         assert len(self.read) == len(self.ours)
 
 
-def run_java(version: str, folder: Path, stdin: str) -> list[Spec]:
-    source = SOURCE
-    if version.startswith("4."):  # these classes moved, all but TimestampType
-        text = SOURCE.read_text().replace(".common.record.", ".common.record.internal.")
-        source = folder / SOURCE.name
-        source.write_text(text.replace("internal.TimestampType", "TimestampType"))
-    command = [java_command(), "-Xmx1g", "-cp", jars.classpath(version), str(source)]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, encoding="utf-8", timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def source_for(version: str, folder: Path) -> Path:
+    if not version.startswith("4."):
+        return SOURCE
+    # These classes moved, all but TimestampType.
+    text = SOURCE.read_text().replace(".common.record.", ".common.record.internal.")
+    source = folder / SOURCE.name
+    source.write_text(text.replace("internal.TimestampType", "TimestampType"))
+    return source
 
 
 @pytest.fixture(scope="module", params=JAVA_VERSIONS)

@@ -1,0 +1,295 @@
+"""Requests to the right broker: found, sent, retried, all within one deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kclient.cluster.metadata import Metadata
+from kclient.cluster.retry import Backoff, retry
+from kclient.cluster.target import (
+    Anywhere,
+    Controller,
+    Coordinator,
+    CoordinatorKind,
+    Leader,
+    Node,
+    Target,
+)
+from kclient.config import ClientOptions
+from kclient.deadline import Deadline
+from kclient.errors import KafkaError, TransportError, UnsupportedVersion, broker_error
+from kclient.net.connection import Connection
+from kclient.net.endpoint import Endpoint
+from kclient.net.pool import Pool
+from kclient.protocol.messages.find_coordinator import Coordinator as Row
+from kclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kclient.protocol.wire import Message
+from kclient.types import TopicPartition
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+_LEADER_NOT_AVAILABLE = 5
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request by its API, how to build it in a version, and how to read its answer.
+
+    ``read`` returns the result, or raises what the answer's error code says; a retriable
+    error has the whole call tried again.
+    """
+
+    api: type[Message]
+    build: Callable[[int], Message]
+    read: Callable[[Message], T]
+
+
+class Router:
+    """Finds brokers and asks them. Safe for many threads."""
+
+    def __init__(self, options: ClientOptions, pool: Pool, metadata: Metadata) -> None:
+        self._pool = pool
+        self._metadata = metadata
+        self._backoff = Backoff(options)
+        self._request_seconds = options["request_timeout_ms"] / 1000
+        self._lock = threading.Lock()  # guards the one below
+        self._coordinators: dict[tuple[CoordinatorKind, str], Endpoint] = {}
+
+    def ask(self, target: Target, call: Call[T], deadline: Deadline, *, lane: str = "admin") -> T:
+        """Ask the broker that ``target`` names; again, elsewhere if need be, until it answers.
+
+        Raises KafkaTimeout with the last error as its cause, or the error that is final.
+        """
+
+        def attempt() -> T:
+            if isinstance(target, Anywhere):
+                return self._ask_any(call, deadline, lane)
+            return self._ask_one(self.locate(target, deadline), call, deadline, lane)
+
+        what = f"{call.api.__name__.removesuffix('Request')} to {target}"
+        return retry(
+            attempt, what, deadline, self._backoff, lambda error: self.forget(target, error)
+        )
+
+    def ask_each(
+        self, calls: Mapping[Endpoint, Call[T]], deadline: Deadline, *, lane: str = "admin"
+    ) -> dict[Endpoint, T | KafkaError]:
+        """Ask several brokers at once, each its own question, once.
+
+        All questions leave before the first answer is awaited.
+        """
+        results: dict[Endpoint, T | KafkaError] = {}
+        with contextlib.ExitStack() as stack:
+            asked: dict[Endpoint, Connection] = {}
+            for endpoint in sorted(calls):  # always in this order, so that threads cannot lock up
+                try:
+                    connection = stack.enter_context(self._pool.lease(endpoint, lane, deadline))
+                    call = calls[endpoint]
+                    connection.send(call.build(connection.version_of(call.api)), deadline)
+                    asked[endpoint] = connection
+                except KafkaError as error:
+                    results[endpoint] = error
+            for endpoint, connection in asked.items():
+                try:
+                    limit = deadline.within(self._request_seconds)
+                    answer = connection.decode(connection.receive(limit))
+                    results[endpoint] = calls[endpoint].read(answer)
+                except KafkaError as error:
+                    results[endpoint] = error
+        return results
+
+    def gather(
+        self,
+        items: Iterable[K],
+        target: Callable[[K], Target],
+        call: Callable[[Sequence[K]], Call[Mapping[K, T | KafkaError]]],
+        deadline: Deadline,
+        *,
+        lane: str = "admin",
+    ) -> dict[K, T | KafkaError]:
+        """Ask about many items, those of one broker in one request; failed ones again.
+
+        ``call`` makes the request for some items, and its answer tells of each. Errors that
+        are final, or last when the time is over, are among the results.
+        """
+        results: dict[K, T | KafkaError] = {}
+        pending, failures = list(items), 0
+        while pending:
+            if failures:
+                wait = self._backoff.seconds(failures)
+                if wait >= deadline.left():
+                    break
+                threading.Event().wait(wait)
+            failures += 1
+            results.update(self._gather_once(pending, target, call, deadline, lane))
+            pending = [item for item in pending if _is_retriable(results[item])]
+            for item in pending:
+                self.forget(target(item), results[item])
+        return results
+
+    def _gather_once(
+        self,
+        items: Sequence[K],
+        target: Callable[[K], Target],
+        call: Callable[[Sequence[K]], Call[Mapping[K, T | KafkaError]]],
+        deadline: Deadline,
+        lane: str,
+    ) -> dict[K, T | KafkaError]:
+        results: dict[K, T | KafkaError] = {}
+        groups: dict[Endpoint, list[K]] = {}
+        try:
+            lost = self._locate_coordinators([target(item) for item in items], deadline)
+            for item in items:
+                where = target(item)
+                if where in lost:
+                    results[item] = lost[where]
+                else:
+                    groups.setdefault(self.locate(where, deadline), []).append(item)
+        except KafkaError as error:
+            return dict.fromkeys(items, error)
+        calls = {endpoint: call(group) for endpoint, group in groups.items()}
+        for endpoint, answer in self.ask_each(calls, deadline, lane=lane).items():
+            if isinstance(answer, KafkaError):
+                results.update(dict.fromkeys(groups[endpoint], answer))
+            else:
+                missing = TransportError(f"{endpoint} left this item out of its answer")
+                results.update({item: answer.get(item, missing) for item in groups[endpoint]})
+        return results
+
+    # --- finding brokers ---
+
+    def locate(self, target: Target, deadline: Deadline) -> Endpoint:
+        """The broker that ``target`` names, by what is known or after asking.
+
+        Raises a retriable error if there is none at the moment.
+        """
+        if isinstance(target, Leader):
+            return self._leader(target.tp, deadline)
+        if isinstance(target, Coordinator):
+            return self._coordinator(target, deadline)
+        brokers = self._metadata.brokers(deadline)
+        if isinstance(target, Node):
+            if target.node not in brokers:
+                self._metadata.mark_stale()
+                raise TransportError(
+                    f"broker {target.node} is not part of the cluster now; known are "
+                    f"{sorted(brokers)}",
+                    node=target.node,
+                )
+            return brokers[target.node]
+        controller = brokers.get(self._metadata.view.controller)
+        if isinstance(target, Controller) and controller is not None:
+            return controller
+        return self._metadata.candidates()[0]
+
+    def _ask_any(self, call: Call[T], deadline: Deadline, lane: str) -> T:
+        last: KafkaError | None = None
+        for endpoint in self._metadata.candidates():
+            try:
+                return self._ask_one(endpoint, call, deadline, lane)
+            except TransportError as error:
+                last = error
+        raise last or TransportError("no broker is known")
+
+    def _ask_one(self, endpoint: Endpoint, call: Call[T], deadline: Deadline, lane: str) -> T:
+        with self._pool.lease(endpoint, lane, deadline) as connection:
+            version = connection.version_of(call.api)
+            limit = deadline.within(self._request_seconds)
+            answer = connection.ask(call.build(version), version, limit)
+        return call.read(answer)
+
+    def _leader(self, tp: TopicPartition, deadline: Deadline) -> Endpoint:
+        topic = self._metadata.topic(tp.topic, deadline)
+        leader = self._metadata.leader(tp.topic, tp.partition)
+        if leader is not None:
+            return leader
+        self._metadata.mark_stale()
+        if tp.partition not in topic.partitions:
+            known = f"it has {len(topic.partitions)}, from 0"
+            raise broker_error(3, f"topic {tp.topic!r} has no partition {tp.partition}: {known}")
+        raise broker_error(
+            _LEADER_NOT_AVAILABLE, f"{tp.topic}[{tp.partition}] has no leader at the moment"
+        )
+
+    def _coordinator(self, target: Coordinator, deadline: Deadline) -> Endpoint:
+        if target not in self._coordinators:
+            lost = self._locate_coordinators([target], deadline)
+            if target in lost:
+                raise lost[target]
+        return self._coordinators[target]
+
+    def _locate_coordinators(
+        self, targets: Iterable[Target], deadline: Deadline
+    ) -> dict[Target, KafkaError]:
+        """Ask for the coordinators that are not known; return why some were not found."""
+        unknown: dict[CoordinatorKind, list[str]] = {}
+        for target in dict.fromkeys(targets):
+            if isinstance(target, Coordinator) and target not in self._coordinators:
+                unknown.setdefault(target.kind, []).append(target.key)
+        lost: dict[Target, KafkaError] = {}
+        for kind, keys in unknown.items():
+            while keys:
+                found = self._ask_any(_find_coordinators(kind, keys), deadline, "metadata")
+                for key, where in found.items():
+                    if isinstance(where, KafkaError):
+                        lost[Coordinator(kind, key)] = where
+                    else:
+                        with self._lock:
+                            self._coordinators[kind, key] = where
+                keys = [key for key in keys if key not in found]
+        return lost
+
+    def forget(self, target: Target, error: object) -> None:
+        """Drop what the error says is no longer true of ``target``."""
+        if isinstance(target, Coordinator):
+            with self._lock:
+                self._coordinators.pop(target, None)
+        elif not isinstance(target, Anywhere):
+            self._metadata.mark_stale()
+
+
+def _is_retriable(result: object) -> bool:
+    return isinstance(result, KafkaError) and result.retriable
+
+
+def _find_coordinators(
+    kind: CoordinatorKind, keys: Sequence[str]
+) -> Call[dict[str, Endpoint | KafkaError]]:
+    """Ask for many at once where the broker can (KIP-699), else for the first."""
+
+    def build(version: int) -> FindCoordinatorRequest:
+        if version >= 4:
+            return FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
+        if version == 0 and kind is not CoordinatorKind.GROUP:
+            raise UnsupportedVersion(f"the broker has no {kind.name.lower()} coordinators")
+        return FindCoordinatorRequest(key_type=kind if version else 0, key=keys[0])
+
+    def read(answer: Message) -> dict[str, Endpoint | KafkaError]:
+        assert isinstance(answer, FindCoordinatorResponse)
+        single = Row(
+            key=keys[0],
+            error_code=answer.error_code,
+            error_message=answer.error_message,
+            node_id=answer.node_id,
+            host=answer.host,
+            port=answer.port,
+        )
+        return {row.key: _coordinator(row, kind) for row in answer.coordinators or [single]}
+
+    return Call(FindCoordinatorRequest, build, read)
+
+
+def _coordinator(row: Row, kind: CoordinatorKind) -> Endpoint | KafkaError:
+    if not row.error_code:
+        return Endpoint(row.node_id, row.host, row.port)
+    what = f"the coordinator of {kind.name.lower()} {row.key!r} was not found"
+    if row.error_message:
+        what += f" ({row.error_message})"
+    return broker_error(row.error_code, what)
