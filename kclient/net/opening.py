@@ -82,7 +82,7 @@ class Opener:
             versions = self._ask_versions(line, may_be_old, deadline)
         except TransportError as error:
             line.close()
-            if not may_be_old:
+            if not may_be_old or self.security.tls is not None:  # TLS came with 0.9
                 raise
             return self._as_0_8(endpoint, error, deadline)
         except BaseException:
