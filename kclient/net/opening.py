@@ -65,7 +65,7 @@ class Opener:
 
     def log_in(self, connection: Connection, deadline: Deadline, *, again: bool = False) -> None:
         """Authenticate, for the first time or ``again`` (KIP-368), if the options say so."""
-        mechanism = self.security.mechanism(connection.endpoint.host)
+        mechanism = self.security.mechanism(connection.endpoint.host, deadline)
         if mechanism is not None:
             lifetime = authenticate(
                 connection, mechanism, connection.versions, deadline, again=again
@@ -84,7 +84,7 @@ class Opener:
             versions = self._ask_versions(line, may_be_old, deadline)
         except TransportError as error:
             line.close()
-            if not may_be_old:
+            if not may_be_old or self.security.tls is not None:  # TLS came with 0.9
                 raise
             return self._as_0_8(endpoint, error, deadline)
         except BaseException:
