@@ -40,7 +40,6 @@ def librdkafka_consumer(
         "group.id": "readers",
         "auto.offset.reset": "earliest",
         "fetch.wait.max.ms": 50,
-        "heartbeat.interval.ms": 100,
         "log.connection.close": False,
         **names,
     }
@@ -137,11 +136,15 @@ def test_librdkafka_reads() -> None:
         assert cluster.malformed == []
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "KIP-848"])
 def test_librdkafka_shares_a_topic_in_a_group(strategy: str) -> None:
-    with FakeCluster(brokers=2, topics={"orders": 4}) as cluster:
+    with FakeCluster(brokers=2, topics={"orders": 4}, group_heartbeat_interval_ms=100) as cluster:
         produce_by_librdkafka(cluster)
-        options = {"partition_assignment_strategy": strategy, "enable_auto_commit": False}
+        options: dict[str, object] = {"enable_auto_commit": False}
+        if strategy == "KIP-848":
+            options["group_protocol"] = "consumer"
+        else:
+            options |= {"partition_assignment_strategy": strategy, "heartbeat_interval_ms": 100}
         found: list[bytes] = []
 
         def poll(consumer: confluent_kafka.Consumer) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import TypeVar
 
 from kclient.testing.fake.codes import Code, Refusal
 from kclient.testing.fake.groups.classic import ClassicGroup
+from kclient.testing.fake.groups.consumer import ConsumerGroup
 from kclient.testing.fake.groups.offsets import CommittedOffsets
 
-__all__ = ["ClassicGroup", "CommittedOffsets", "Groups"]
+__all__ = ["ClassicGroup", "CommittedOffsets", "ConsumerGroup", "Groups"]
 
-Group = ClassicGroup
+Group = ClassicGroup | ConsumerGroup
+G = TypeVar("G", ClassicGroup, ConsumerGroup)
 
 
 class Groups:
@@ -27,9 +30,32 @@ class Groups:
 
     def classic(self, group_id: str) -> ClassicGroup:
         """The group to join by JoinGroup. Raises a Refusal if it speaks the other protocol."""
+        group = self._get(group_id, ClassicGroup)
+        if group is None:
+            group = self._groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    def consumer(self, group_id: str, session_timeout: float) -> ConsumerGroup:
+        """The group to join by ConsumerGroupHeartbeat, as ``classic`` does."""
+        group = self._get(group_id, ConsumerGroup)
+        if group is None:
+            group = self._groups[group_id] = ConsumerGroup(group_id, session_timeout)
+        return group
+
+    def _get(self, group_id: str, kind: type[G]) -> G | None:
+        """A group of one kind; one of the other kind makes way if it is empty."""
         if not group_id:
             raise Refusal(Code.INVALID_GROUP_ID)
-        return self._groups.setdefault(group_id, ClassicGroup(group_id))
+        group = self._groups.get(group_id)
+        if isinstance(group, kind):
+            return group
+        if group is not None and group.members:
+            raise Refusal(
+                Code.GROUP_ID_NOT_FOUND
+                if kind is ConsumerGroup
+                else Code.INCONSISTENT_GROUP_PROTOCOL
+            )
+        return None
 
     def find(self, group_id: str) -> Group | None:
         """The group with members, or that had some; None if there is none."""

@@ -60,6 +60,11 @@ class ClassicGroup:
     expected: set[str] = field(default_factory=set)  # ids given out, not joined yet (KIP-394)
     _rebalance_end: float = 0.0
 
+    @property
+    def state_name(self) -> str:
+        """As DescribeGroups calls it."""
+        return self.state.value
+
     # --- joining ------------------------------------------------------------------------------
 
     def join(self, joiner: Member, protocol_type: str, now: float) -> Member:

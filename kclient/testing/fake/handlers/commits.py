@@ -43,7 +43,7 @@ from kclient.protocol.messages.offset_fetch import (
 )
 from kclient.testing.fake.call import Call
 from kclient.testing.fake.codes import Code, Refusal
-from kclient.testing.fake.groups.classic import ClassicGroup
+from kclient.testing.fake.groups import ClassicGroup, ConsumerGroup
 from kclient.testing.fake.groups.offsets import Committed
 from kclient.testing.fake.handlers.registry import code_of, handles
 from kclient.types import TopicPartition
@@ -155,6 +155,9 @@ def _fetch_group(
 
 def _check_reader(call: Call, wanted: OffsetFetchRequestGroup) -> None:
     call.coordinate(wanted.group_id)
+    group = call.state.groups.find(wanted.group_id)
+    if isinstance(group, ConsumerGroup) and wanted.member_id and wanted.member_epoch >= 0:
+        group.check_commit(wanted.member_id, None, wanted.member_epoch, time.monotonic())
 
 
 def _by_topic(call: Call, committed: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:
@@ -213,16 +216,18 @@ def list_groups(call: Call, request: ListGroupsRequest) -> Message:
     found = []
     for name in call.state.groups.names():
         group = call.state.groups.find(name)
-        state = group.state.value if group is not None else "Empty"
+        state = group.state_name if group is not None else "Empty"
+        kind = "consumer" if isinstance(group, ConsumerGroup) else "classic"
         protocol = group.protocol_type if group is not None else ""
-        if call.state.coordinator(name) == call.node.id and (
-            not request.states_filter or state in request.states_filter
+        if (
+            call.state.coordinator(name) == call.node.id
+            and state in (request.states_filter or [state])
+            and kind in (request.types_filter or [kind])
         ):
-            found.append(
-                ListedGroup(
-                    group_id=name, protocol_type=protocol, group_state=state, group_type="classic"
-                )
+            listed = ListedGroup(
+                group_id=name, protocol_type=protocol, group_state=state, group_type=kind
             )
+            found.append(listed)
     return ListGroupsResponse(groups=found)
 
 
