@@ -25,6 +25,7 @@ from kclient.protocol.messages.list_groups import (
 )
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -82,20 +83,25 @@ def _commit(
         name = call.topic(topic.name, topic.topic_id if call.version >= 10 else None).name
     except Refusal as refusal:
         code = code or refusal.code
-    offsets = call.state.groups.offsets(request.group_id)
-    for item in topic.partitions:
-        if not code:
-            committed = Committed(
-                item.committed_offset, item.committed_leader_epoch, item.committed_metadata or ""
-            )
-            offsets.commit(TopicPartition(name, item.partition_index), committed)
     partitions = [
-        OffsetCommitResponsePartition(partition_index=item.partition_index, error_code=code)
+        OffsetCommitResponsePartition(
+            partition_index=item.partition_index,
+            error_code=code or code_of(_commit_one, call, request.group_id, name, item),
+        )
         for item in topic.partitions
     ]
     return OffsetCommitResponseTopic(
         name=topic.name, topic_id=topic.topic_id, partitions=partitions
     )
+
+
+def _commit_one(call: Call, group_id: str, topic: str, item: OffsetCommitRequestPartition) -> None:
+    tp = TopicPartition(topic, item.partition_index)
+    call.check(tp)
+    committed = Committed(
+        item.committed_offset, item.committed_leader_epoch, item.committed_metadata or ""
+    )
+    call.state.groups.offsets(group_id).commit(tp, committed)
 
 
 @handles(OffsetFetchRequest, itemised=True)
@@ -197,6 +203,7 @@ def _fetch_partition(
     found = None
     if not code:
         try:
+            call.check(tp)
             found = call.state.groups.offsets(group_id).get(tp, require_stable=stable)
         except Refusal as refusal:
             code = refusal.code

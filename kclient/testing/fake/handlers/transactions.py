@@ -108,6 +108,7 @@ def _add_all(call: Call, wanted: AddPartitionsToTxnTransaction) -> None:
 def _existing(call: Call, topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     found = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
     for tp in found:
+        call.check(tp)
         if not 0 <= tp.partition < len(call.topic(tp.topic).partitions):
             raise Refusal(Code.UNKNOWN_TOPIC_OR_PARTITION)
     return found
@@ -165,6 +166,7 @@ def _commit_in_transaction(call: Call, request: TxnOffsetCommitRequest) -> None:
                 item.committed_offset, item.committed_leader_epoch, item.committed_metadata or ""
             )
             tp = TopicPartition(topic.name, item.partition_index)
+            call.check(tp)
             offsets.commit_later(producer.id, tp, committed)
 
 
