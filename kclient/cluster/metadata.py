@@ -26,6 +26,7 @@ LANE = "metadata"
 _REBOOTSTRAP_REQUIRED = 129
 _UNKNOWN_TOPIC = 3
 _TOPIC_GRACE = 2.0  # seconds in which a topic that was just made may be unknown to a broker
+_CREATION_GRACE = 10.0  # and one that the broker may be making because we ask for it
 
 
 class Metadata:
@@ -77,7 +78,7 @@ class Metadata:
         known = self.view.topics.get(name)
         if known is not None and known.partitions and not known.error_code and not self.is_old:
             return known
-        patience = time.monotonic() + (deadline.left() if create else _TOPIC_GRACE)
+        patience = time.monotonic() + (_CREATION_GRACE if create else _TOPIC_GRACE)
 
         def attempt() -> TopicView:
             self._fetch({name}, deadline, create=create)
