@@ -118,7 +118,7 @@ def test_interrupted_at_every_line(
                 producer.send(TOPIC, probe, timeout=10)  # raises if something is stuck
                 acknowledged.append(probe)
             assert number < 5_000
-        assert len(interrupted) > 50
+        assert len(interrupted) > 15
         producer.flush(10)
         assert producer.metrics()["batches_waiting"] == 0
         assert producer.metrics()["buffer_bytes"] == 0
