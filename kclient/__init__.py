@@ -17,9 +17,11 @@ from kclient.types import (
 from kclient.version import __version__
 
 if TYPE_CHECKING:
+    from kclient.consumer import Consumer
     from kclient.producer import Producer
 
 __all__ = [
+    "Consumer",
     "GroupMetadata",
     "OffsetAndMetadata",
     "Producer",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 # Imported when first asked for: a script that only produces should not pay for the rest.
-_LAZY = {"Producer": "kclient.producer"}
+_LAZY = {"Consumer": "kclient.consumer", "Producer": "kclient.producer"}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 
 from kclient.cluster import Metadata
 from kclient.cluster.retry import Backoff
+from kclient.cluster.tasks import Tasks
 from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery import produce
@@ -24,7 +25,6 @@ from kclient.delivery.batch import Batch
 from kclient.delivery.identity import Identity
 from kclient.delivery.metrics import Metrics
 from kclient.delivery.settlement import Settlement
-from kclient.delivery.tasks import Tasks
 from kclient.errors import (
     AuthenticationError,
     KafkaError,
