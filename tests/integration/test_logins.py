@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from base64 import b64encode
 from contextlib import closing
 from typing import Any
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kclient.deadline import Deadline
 from kclient.errors import AuthenticationError, KafkaError, TransportError
 from kclient.net.connection import Connection
+from kclient.net.pool import Pool
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 from .exchange import until
@@ -28,6 +30,8 @@ from .logins import (
     jwt,
     login_name,
     opener,
+    options,
+    token_endpoint,
     who_am_i,
 )
 
@@ -177,6 +181,32 @@ def test_a_session_is_renewed_on_the_same_connection(secured: Secured) -> None:
         assert who_am_i(connection) == "alice"
 
 
+def test_a_pool_renews_sessions_before_they_end(secured: Secured) -> None:
+    chosen = sasl(secured, "SHORT", "PLAIN") | ALICE
+    address = chosen["address"]
+    pool = Pool(options(**chosen))
+    with closing(pool):
+        with pool.lease(endpoint(address), "admin", Deadline(30)) as first:
+            assert speaks(first)
+        dues = {first.login_due}
+        # Two renewals: the connection is alive when its first session is long over.
+        while len(dues) < 3:
+            until(lambda: time.monotonic() >= first.login_due, "the login is due")
+            with pool.lease(endpoint(address), "admin", Deadline(30)) as again:
+                assert again is first
+                assert who_am_i(again) == "alice"
+            dues.add(first.login_due)
+
+
+def test_two_renewals_within_a_second_are_refused(secured: Secured) -> None:
+    chosen = sasl(secured, "SHORT", "PLAIN") | ALICE
+    door = opener(**chosen)
+    with closing(door.open(endpoint(chosen["address"]), Deadline(30))) as connection:
+        door.log_in(connection, Deadline(30), again=True)
+        with pytest.raises(AuthenticationError, match="takes no login again now"):
+            door.log_in(connection, Deadline(30), again=True)
+
+
 def test_a_session_that_nobody_renews_is_ended_by_the_broker(secured: Secured) -> None:
     with closing(connect(**sasl(secured, "SHORT", "PLAIN"), **ALICE)) as connection:
         assert speaks(connection)
@@ -239,6 +269,28 @@ def test_a_token_that_nobody_signed_is_refused_where_signatures_count(secured: S
         connect(
             **sasl(secured, "SIGNED", "OAUTHBEARER"), sasl_oauth_token_provider=lambda: jwt(None)
         )
+
+
+def test_tokens_from_an_openid_provider(secured: Secured) -> None:
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(jwt(secured.jwt_key, sub="frank"))
+        return made[-1]
+
+    chosen = sasl(secured, "SIGNED", "OAUTHBEARER")
+    with token_endpoint(secured.authority, make) as (url, logins):
+        door = opener(
+            **chosen,
+            sasl_oauthbearer_token_endpoint_url=url,
+            sasl_oauthbearer_client_id="frank",
+            sasl_oauthbearer_client_secret=PASSWORD,
+        )
+        for _ in range(2):  # the second login uses the token of the first
+            with closing(door.open(endpoint(chosen["address"]), Deadline(30))) as connection:
+                assert who_am_i(connection) == "frank"
+    assert len(made) == 1
+    assert logins == [f"Basic {b64encode(f'frank:{PASSWORD}'.encode()).decode()}"]
 
 
 # --- certificates of clients ---
