@@ -90,6 +90,7 @@ def _listeners(authority: CertificateAuthority, keys: Path) -> dict[str, dict[st
         "scram-sha-256.sasl.jaas.config": _SCRAM,
         "scram-sha-512.sasl.jaas.config": _SCRAM,
     }
+    sessions = {"security.protocol": "SASL_PLAINTEXT", **passwords}
     return {
         "SSL": tls(),
         "MTLS": {"security.protocol": "SSL", **tls(), "ssl.client.auth": "required"},
@@ -97,11 +98,8 @@ def _listeners(authority: CertificateAuthority, keys: Path) -> dict[str, dict[st
         "ELSEWHERE": {"security.protocol": "SSL", **tls(hosts=["kafka.elsewhere.test"])},
         "SASL_PLAINTEXT": passwords,
         "SASL_SSL": {**passwords, **tls()},
-        "SHORT": {
-            "security.protocol": "SASL_PLAINTEXT",
-            **passwords,
-            "plain.connections.max.reauth.ms": SESSION_MS,
-        },
+        "SHORT": {**sessions, "plain.connections.max.reauth.ms": SESSION_MS},
+        "LONG": {**sessions, "plain.connections.max.reauth.ms": 600_000},
         "UNSIGNED": {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "OAUTHBEARER",
