@@ -92,7 +92,7 @@ class Stream:
         except _NOT_NOW:
             return
         except OSError as error:
-            raise self._broken(error, "sending") from error
+            raise self._broken(self._alert() or error, "sending") from error
 
     def _push_once(self) -> None:
         waiting = self._unsent
@@ -216,6 +216,17 @@ class Stream:
         """Close the socket. Does nothing if it is closed."""
         with contextlib.suppress(OSError):
             self._sock.close()
+
+    def _alert(self) -> ssl.SSLError | None:
+        """Why the broker hung up, if it said so by TLS: the alert waits to be read."""
+        if self._is_tls:
+            try:
+                self._sock.recv(1)
+            except ssl.SSLError as alert:
+                return None if isinstance(alert, _NOT_NOW) or not alert.reason else alert
+            except OSError:
+                pass
+        return None
 
     def _broken(self, error: OSError, doing: str) -> KafkaError:
         if isinstance(error, ssl.SSLError):
