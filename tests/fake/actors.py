@@ -159,9 +159,16 @@ class ConsumerMember:
     """A member of a KIP-848 group that owns at once what it is told to."""
 
     def __init__(
-        self, address: str, member_id: str, group: str = "g", *, topic: str = "orders"
+        self,
+        address: str,
+        member_id: str,
+        group: str = "g",
+        *,
+        topic: str = "orders",
+        instance: str | None = None,
     ) -> None:
         self.client = RawClient(address)
+        self.instance = instance
         self.group, self.topic = group, topic
         self.id = member_id
         self.epoch = 0
@@ -180,6 +187,7 @@ class ConsumerMember:
                 group_id=self.group,
                 member_id=self.id,
                 member_epoch=self.epoch,
+                instance_id=self.instance,
                 rebalance_timeout_ms=30_000,
                 subscribed_topic_names=[self.topic] if full else None,
                 topic_partitions=owned if full else None,

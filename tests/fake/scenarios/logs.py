@@ -1,11 +1,8 @@
-"""Rows of requests to any broker, and what it answers: codes, offsets, epochs, shares."""
+"""Rows of requests about topics and what is in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kclient import ProducerRecord, records
-from kclient.deadline import Deadline
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -16,7 +13,6 @@ from kclient.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from kclient.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kclient.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -29,10 +25,6 @@ from kclient.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from kclient.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -43,100 +35,15 @@ from kclient.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kclient.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
 from kclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kclient.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 
-from .actors import TV1, TV2, ClassicMember, ConsumerMember, Writer, commit
-from .raw import RawClient, only
-
-_PASSING = (
-    3,
-    5,
-    6,
-    14,
-    15,
-    16,
-    51,
-    78,
-)  # a real broker needs a moment for what the fake does at once
-
-
-def settled(ask: Callable[[], int]) -> int:
-    """The code that is left when what passes has passed."""
-    deadline = Deadline(20)
-    while (code := ask()) in _PASSING and not deadline.is_over:
-        pass
-    return code
-
-
-def make_topic(client: RawClient, name: str, partitions: int = 1) -> None:
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    client.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
-
-    def first_problem() -> int:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
-        found = only(client.ask(request, 12, MetadataResponse).topics)
-        return int(found.error_code or max(p.error_code for p in found.partitions))
-
-    assert settled(first_problem) == 0
-    # Metadata may know a leader that does not know it yet.
-    wants = [ListOffsetsPartition(partition_index=n, timestamp=-1) for n in range(partitions)]
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wants)]
-    )
-
-    def first_refusal() -> int:
-        found = only(client.ask(request, 8, ListOffsetsResponse).topics)
-        return max(int(partition.error_code) for partition in found.partitions)
-
-    assert settled(first_refusal) == 0
-
-
-def find_coordinator(client: RawClient, key: str, key_type: int) -> None:
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-    assert (
-        settled(
-            lambda: only(client.ask(request, 4, FindCoordinatorResponse).coordinators).error_code
-        )
-        == 0
-    )
-
-
-def produce(
-    client: RawClient, topic: str, data: bytes, *, acks: int = -1, version: int = 9
-) -> tuple[int, int]:
-    part = PartitionProduceData(records=data)
-    request = ProduceRequest(
-        acks=acks,
-        timeout_ms=5000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[part])],
-    )
-    answer = client.ask(request, version, ProduceResponse)
-    done = only(only(answer.responses).partition_responses)
-    return done.error_code, done.base_offset
-
-
-def batch(count: int = 1, **options: int) -> bytes:
-    made = [ProducerRecord("", b"x", timestamp_ms=1000 + n) for n in range(count)]
-    return records.encode(made, **options)  # type: ignore[arg-type]
-
-
-# --- scenarios: address and a name for everything, to what was seen ----------------------------
+from ..raw import RawClient, only
+from .common import batch, make_topic, produce, settled
 
 
 def idempotence(address: str, name: str) -> list[object]:
@@ -304,111 +211,6 @@ def fetch_sessions(address: str, name: str) -> list[object]:
         return [*seen, told(fetch(session, -1, {0: 0}), 0), told(fetch(session, 5), 0)]
 
 
-def a_classic_group(address: str, name: str) -> list[object]:
-    with (
-        ClassicMember(address, name, topic=name) as one,
-        ClassicMember(address, name, topic=name) as two,
-        ClassicMember(address, name, topic=name, instance="i") as static,
-        ClassicMember(address, name, topic=name, instance="i") as again,
-    ):
-        client = one.client
-        make_topic(client, name)
-        find_coordinator(client, name, 0)
-        one.id = "made-up"
-        # A coordinator that still loads says 0 to any heartbeat: let it finish first.
-        seen: list[object] = [settled(one.commit), one.heartbeat(), one.leave()]
-        one.id, one.generation = "", -1
-        seen += [commit(client, "", -1, 3, name, name), one.join(protocol="sticky").error_code]
-        joined = one.join(protocol="sticky")
-        seen += [joined.error_code, joined.generation_id, joined.leader == one.id]
-        seen += [one.commit(), one.heartbeat(), one.sync({one.id: b"all"}).assignment]
-        seen += [one.commit(), one.heartbeat(), commit(client, "", -1, 3, name, name)]
-        seen += [two.join().error_code, two.join().error_code]
-        one.generation += 5
-        seen += [one.heartbeat(), one.commit(), one.sync().error_code]
-        one.generation = joined.generation_id
-        repeat = one.join(protocol="sticky")
-        seen += [repeat.error_code, repeat.generation_id, one.sync({one.id: b"x"}).assignment]
-        seen += [one.leave(), one.leave(), one.heartbeat()]
-        seen += [static.join().error_code, static.sync({static.id: b"mine"}).assignment]
-        back = again.join()
-        seen += [back.error_code, back.generation_id == static.generation, back.skip_assignment]
-        seen += [again.sync().assignment, static.heartbeat(), static.sync().error_code]
-        seen += [again.heartbeat(), static.join().error_code]
-        gone = DeleteGroupsRequest(groups_names=[name])
-        for _ in range(2):
-            answer = client.ask(gone, 2, DeleteGroupsResponse)
-            seen += [only(answer.results).error_code, again.leave()]
-        return seen
-
-
-def a_consumer_group(address: str, name: str) -> list[object]:
-    with (
-        ConsumerMember(address, "a", name, topic=name) as one,
-        ConsumerMember(address, "b", name, topic=name) as two,
-    ):
-        make_topic(one.client, name, 4)
-        find_coordinator(one.client, name, 0)
-
-        def wrong(member: ConsumerMember, epoch: int) -> int:
-            right, member.epoch = member.epoch, epoch
-            code = member.heartbeat().error_code
-            member.epoch = right
-            return code
-
-        def share(members: list[ConsumerMember], counts: list[int]) -> object:
-            """Heartbeats until each has its share; a real broker assigns once a second."""
-            deadline = Deadline(20)
-            while [len(m.partitions) for m in members] != counts and not deadline.is_over:
-                for member in members:
-                    assert settled(member.code) == 0
-            return sorted(index for member in members for index in member.partitions)
-
-        seen = [share([one], [4]), wrong(one, 99), wrong(two, 3)]
-        seen += [share([one, two], [2, 2])]
-        seen += [commit(one.client, "a", epoch, 1, name, name) for epoch in (one.epoch, 1, -1)]
-        seen += [commit(one.client, "nobody", 2, 1, name, name), wrong(two, -1), wrong(two, 2)]
-        return [*seen, share([one], [4])]
-
-
-def _transactions(address: str, name: str, version: int) -> list[object]:
-    with RawClient(address) as client:
-        make_topic(client, name)
-        find_coordinator(client, name, 1)
-
-        def new_writer() -> Writer:
-            return Writer(client, version, transactional_id=name, topic=name)
-
-        writer = new_writer()
-        seen: list[object] = [settled(lambda: writer.end(commit=True)), settled(writer.init)]
-        seen += [writer.epoch]
-        seen += [writer.produce(b"a")] if version == TV1 else []
-        seen += [writer.end(commit=True)]
-        for commit in (True, False):
-            if version == TV1:
-                seen += [settled(writer.add)]
-            seen += [settled(lambda: writer.produce(b"b")), writer.end(commit=commit)]
-            seen += [writer.epoch]
-        before = writer.epoch
-        seen += [settled(lambda: writer.end(commit=False)), writer.epoch - before]
-        if version == TV1:
-            settled(writer.add)
-        seen += [settled(lambda: writer.produce(b"c"))]
-        newer = new_writer()
-        seen += [settled(newer.init), newer.id == writer.id, newer.epoch > writer.epoch]
-        seen += [writer.produce(b"late"), writer.add(), writer.end(commit=True)]
-        newer.id += 77
-        return [*seen, newer.end(commit=True)]
-
-
-def transactions_of_version_1(address: str, name: str) -> list[object]:
-    return _transactions(address, name, TV1)
-
-
-def transactions_of_version_2(address: str, name: str) -> list[object]:
-    return _transactions(address, name, TV2)
-
-
 def topics(address: str, name: str) -> list[object]:
     with RawClient(address) as client:
 
@@ -429,17 +231,3 @@ def topics(address: str, name: str) -> list[object]:
         seen: list[object] = [create(name, 1), create("no/name", 1), create(f"{name}-0", 0)]
         seen += [create("", 1), create(".", 1), create(f"{name}-9", 1, 9), create("x" * 250, 1)]
         return [*seen, grow(name, 3), grow(name, 2), grow(name, 3), grow(f"{name}-missing", 2)]
-
-
-SCENARIOS = [
-    idempotence,
-    produce_requests_that_are_wrong,
-    offsets_and_epochs,
-    fetches,
-    fetch_sessions,
-    a_classic_group,
-    a_consumer_group,
-    transactions_of_version_1,
-    transactions_of_version_2,
-    topics,
-]
