@@ -1,0 +1,18 @@
+"""What a fake broker answers: one function per API, gathered in ``HANDLERS``."""
+
+from __future__ import annotations
+
+from kclient.testing.fake.handlers import cluster, fetch, offsets, produce
+from kclient.testing.fake.handlers.cluster import API_VERSIONS, newest_answer
+from kclient.testing.fake.handlers.registry import HANDLERS, handle
+
+__all__ = [
+    "API_VERSIONS",
+    "HANDLERS",
+    "cluster",
+    "fetch",
+    "handle",
+    "newest_answer",
+    "offsets",
+    "produce",
+]
