@@ -88,15 +88,21 @@ class Opener:
             versions = self._ask_versions(line, 0, may_be_old, deadline)
         except TransportError as error:
             line.close()
+            if isinstance(error, _ProbeRefused):
+                self._remember(address, None)
+                return self._negotiated(endpoint, deadline)
             if not may_be_old or self.security.tls is not None:  # TLS came with 0.9
                 raise _hung_up(line.address, error) from error
             line, versions = self._asked_again(endpoint, error, deadline)
         except BaseException:
             line.close()
             raise
-        with self._lock:
-            self._known[address] = versions if versions.kafka else None
+        self._remember(address, versions if versions.kafka else None)
         return line, versions
+
+    def _remember(self, address: str, versions: Versions | None) -> None:
+        with self._lock:
+            self._known[address] = versions
 
     def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Stream:
         setup = deadline.within(self.options["socket_connection_setup_timeout_ms"] / 1000)
@@ -122,7 +128,7 @@ class Opener:
             if exchange.correlation_id(frame) == probe:
                 return negotiate.KAFKA_0_9
             answer = negotiate.read_answer(frame, asked)
-            self._skip_probe(line, probe, deadline)
+            self._skip_probe(line, probe, answer, deadline)
             number = probe
         else:
             answer = negotiate.read_answer(_receive(line, deadline, number), asked)
@@ -132,10 +138,14 @@ class Opener:
             answer = negotiate.read_answer(_receive(line, deadline, number), asked)
         return answer
 
-    def _skip_probe(self, line: Stream, number: int, deadline: Deadline) -> None:
+    def _skip_probe(
+        self, line: Stream, number: int, told: Versions | int, deadline: Deadline
+    ) -> None:
         try:
             _receive(line, deadline, number)
         except TransportError as error:
+            if isinstance(told, Versions) and not told.speaks(negotiate.VERSION_PROBE, 0):
+                raise _ProbeRefused(str(error)) from error
             raise _ToldAndHungUp(str(error)) from error
 
     def _asked_again(
@@ -190,6 +200,10 @@ class Opener:
 
 class _ToldAndHungUp(TransportError):
     """The broker told its versions, and then hung up on a request for metadata."""
+
+
+class _ProbeRefused(TransportError):
+    """The broker is so new that it hung up on the old request we probed it with."""
 
 
 class _HangsUp(TransportError):
