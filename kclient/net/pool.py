@@ -37,6 +37,12 @@ class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: Connection | None = None
 
+    def empty(self) -> None:
+        """Close what is in it."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
 
 @dataclass
 class _Backoff:
@@ -100,7 +106,7 @@ class Pool:
             slot.connection = self._usable(slot.connection, endpoint, deadline)
             return slot.connection
         except BaseException:
-            slot.connection = None
+            slot.empty()
             slot.lock.release()
             raise
 
@@ -146,8 +152,7 @@ class Pool:
             if slot.lock.acquire(blocking=False):
                 if slot.connection is connection:
                     _log.debug("closing %r: idle", connection)
-                    connection.close()
-                    slot.connection = None
+                    slot.empty()
                 slot.lock.release()
 
     def close(self) -> None:
@@ -159,8 +164,7 @@ class Pool:
         if os.getpid() != self._pid:
             # The locks may be held by threads that this process does not have.
             for slot in list(self._slots.values()):
-                if slot.connection is not None:
-                    slot.connection.close()
+                slot.empty()
             return
         with self._lock:
             slots = list(self._slots.values())
@@ -173,9 +177,7 @@ class Pool:
             if connection is not None:
                 connection.abort()
             return
-        if slot.connection is not None:
-            slot.connection.close()
-            slot.connection = None
+        slot.empty()
         slot.lock.release()
 
     def _slot(self, node: int, lane: str) -> _Slot:

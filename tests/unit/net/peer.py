@@ -14,7 +14,7 @@ TIMEOUT = 20.0
 class Peer:
     """A listening socket on the loopback; each connection is given to the next of its talks."""
 
-    def __init__(self, *talks: Callable[[Line], None]) -> None:
+    def __init__(self, *talks: Callable[[Line], object]) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._talks = list(talks)
         self._failures: list[BaseException] = []
@@ -37,7 +37,7 @@ class Peer:
         for thread in threads:
             thread.join(TIMEOUT)
 
-    def _talk(self, talk: Callable[[Line], None], sock: socket.socket) -> None:
+    def _talk(self, talk: Callable[[Line], object], sock: socket.socket) -> None:
         sock.settimeout(TIMEOUT)
         with sock:
             try:
