@@ -84,10 +84,10 @@ class Implementation(Protocol):
     def open_batch(self, compression: Compression) -> BatchWriter:
         """Start a batch."""
 
-    def read_records(self, section: bytes, batch: RecordBatch) -> list[Record]:
+    def read_records(self, section: Data, batch: RecordBatch) -> list[Record]:
         """Read the records of ``batch`` from its decompressed section, or CorruptRecord."""
 
-    def read_arrow(self, batches: Iterable[tuple[RecordBatch, bytes]]) -> Any:
+    def read_arrow(self, batches: Iterable[tuple[RecordBatch, Data]]) -> Any:
         """Read batches with their decompressed sections into one ``pyarrow.Table``."""
 
     def crc32c(self, data: Data) -> int:

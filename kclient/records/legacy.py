@@ -105,7 +105,8 @@ def _unwrap(wrapper: _Message, batch: RecordBatch, max_output: int) -> list[_Mes
     offset, timestamp, _, payload = wrapper
     if payload is None:
         raise corrupt_batch(batch, "a compressed message without a value")
-    messages = _parse(decompressed(batch, memoryview(payload), max_output), batch, inner=True)
+    plain = bytes(decompressed(batch, memoryview(payload), max_output))
+    messages = _parse(plain, batch, inner=True)
     if not messages:
         raise corrupt_batch(batch, "a compressed message without messages")
     if batch.attributes & LOG_APPEND_TIME:
