@@ -36,6 +36,9 @@ INT64_LIMIT = 1 << 63
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 
 
+_TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+
+
 class RecordBatch(NamedTuple):
     """One batch of format 2, one compressed message set, or a run of plain old messages.
 
@@ -80,7 +83,7 @@ class RecordBatch(NamedTuple):
         """Who set the timestamps; with LOG_APPEND_TIME all records have the maximum."""
         if self.magic == 0:
             return TimestampType.NONE
-        return TimestampType(self.attributes >> 3 & 1)
+        return _TIMESTAMP_TYPES[self.attributes >> 3 & 1]
 
 
 class ControlType(IntEnum):
