@@ -31,6 +31,14 @@ def twin(request: pytest.FixtureRequest) -> Iterator[str]:
     interface.active = before
 
 
+@pytest.fixture(scope="session")
+def twins() -> list[interface.Implementation]:
+    """Both implementations, the pure one first."""
+    if FORCED:
+        pytest.skip(f"KCLIENT_IMPL={FORCED} wants only one implementation")
+    return [selected("python"), selected("c")]
+
+
 def selected(name: str) -> interface.Implementation:
     """The twin ``name``; missing is forgiven only where it cannot be built."""
     try:

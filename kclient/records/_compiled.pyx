@@ -26,12 +26,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from crc32c import crc32c
 
 from kclient.errors import SerializationError
+from kclient.records.arrow_rows import header_without_key
 from kclient.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -47,6 +48,7 @@ from kclient.types import Record
 NAME = "c"
 
 include "_compiled_wire.pxi"
+include "_compiled_encoder.pxi"
 include "_compiled_writer.pxi"
 include "_compiled_reader.pxi"
 include "_compiled_columns.pxi"

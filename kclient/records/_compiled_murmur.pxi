@@ -1,7 +1,9 @@
 # The hash by which Java's client spreads keys over partitions. See ``murmur``.
 
 
-cdef uint32_t murmur2_of(const uint8_t *data, Py_ssize_t size) noexcept nogil:
+cdef uint32_t murmur2_of(Slice key) noexcept nogil:
+    cdef const uint8_t *data = key.data
+    cdef Py_ssize_t size = key.size
     cdef uint32_t value = 0x9747B28CU ^ <uint32_t>size
     cdef uint32_t word
     while size >= 4:
@@ -22,8 +24,8 @@ cdef uint32_t murmur2_of(const uint8_t *data, Py_ssize_t size) noexcept nogil:
 
 def murmur2(key):
     """Hash ``key`` to what Java's ``Utils.murmur2`` gives: a signed number of 32 bits."""
-    cdef bytes held = key if PyBytes_CheckExact(key) else bytes(memoryview(key))
-    return <int32_t>murmur2_of(<const uint8_t *>PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
+    held = as_key(key)
+    return <int32_t>murmur2_of(slice_of(held))
 
 
 def murmur2_partitions(keys, int64_t count):
@@ -32,12 +34,71 @@ def murmur2_partitions(keys, int64_t count):
     Raises ValueError for a ``count`` below 1.
     """
     cdef list partitions = []
-    cdef bytes held
-    cdef uint32_t value
+    check_count(count)
+    for key in keys:
+        held = as_key(key)
+        partitions.append(partition_of(slice_of(held), count))
+    return partitions
+
+
+cdef int check_count(int64_t count) except -1:
     if count < 1:
         raise ValueError(f"a topic cannot have {count} partitions")
-    for key in keys:
-        held = key if PyBytes_CheckExact(key) else bytes(memoryview(key))
-        value = murmur2_of(<const uint8_t *>PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
-        partitions.append((value & 0x7FFFFFFFU) % <uint64_t>count)
-    return partitions
+    return 0
+
+
+cdef inline bytes as_key(object key):
+    return key if PyBytes_CheckExact(key) else bytes(memoryview(key))
+
+
+cdef inline uint32_t partition_of(Slice key, int64_t count) noexcept nogil:
+    return <uint32_t>((murmur2_of(key) & 0x7FFFFFFFU) % <uint64_t>count)
+
+
+def murmur2_arrow(rows, int64_t count):
+    """Give the keys of Arrow rows their partitions, as a column of int32; null has null.
+
+    Raises ValueError for a ``count`` below 1.
+    """
+    import pyarrow as pa
+
+    cdef Source keys = sources_of(rows).key
+    cdef int64_t size = len(rows)
+    cdef PartitionColumn found = PartitionColumn.__new__(PartitionColumn)
+    cdef Stop stop
+    check_count(count)
+    with nogil:
+        stop = found.fill(&keys, size, count)
+    if stop == NEEDS_ROOM:
+        raise MemoryError
+    if stop != AT_END:
+        raise stopped(stop, -1, 0)
+    valid = taken(&found.column.valid)
+    return plain_column(pa.int32(), size, valid if found.column.nulls else None, &found.column.data)
+
+
+@cython.final
+cdef class PartitionColumn:
+    """Partitions as they are found; what is not handed over is freed."""
+
+    cdef Column column
+
+    def __dealloc__(self):
+        free_column(&self.column)
+
+    cdef Stop fill(self, Source *keys, int64_t size, int64_t count) noexcept nogil:
+        cdef Stop stop = AT_END
+        cdef Slice key
+        cdef uint32_t value
+        if not (reserve_valid(&self.column, size) and reserve(&self.column.data, 4 * size)):
+            return NEEDS_ROOM
+        while self.column.rows < size and stop == AT_END:
+            key = cell(keys, self.column.rows, &stop)
+            value = 0
+            if key.size < 0:
+                mark_null(&self.column)
+            else:
+                value = partition_of(key, count)
+            put_int32(&self.column.data, <int32_t>value)
+            self.column.rows += 1
+        return stop

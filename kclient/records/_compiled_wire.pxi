@@ -159,5 +159,6 @@ cdef inline uint8_t *put_slice(uint8_t *out, Slice part) noexcept nogil:
         out[0] = 1
         return out + 1
     out = put_varint(out, <uint64_t>part.size << 1)
-    memcpy(out, part.data, part.size)
+    if part.size:  # an empty Arrow column has no address
+        memcpy(out, part.data, part.size)
     return out + part.size

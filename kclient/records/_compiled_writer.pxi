@@ -36,11 +36,6 @@ cdef inline int64_t as_time(object timestamp) except? -1:
     return time
 
 
-cdef inline int64_t distance(int64_t time, int64_t base) noexcept nogil:
-    """From ``base`` to ``time``; wraps around as Java's 64-bit sums do."""
-    return <int64_t>(<uint64_t>time - <uint64_t>base)
-
-
 # --- headers: tuples of a key, text or its bytes, and a value, bytes or None ---
 
 cdef tuple plain_headers(object given):
@@ -123,54 +118,29 @@ cdef inline Slice checked(Slice part) except *:
     return part
 
 
-# --- records ---
-
-cdef inline int64_t fields_size(int64_t count, int64_t delta, Slice key, Slice value) noexcept nogil:
-    """Bytes that ``put_fields`` writes."""
-    return (
-        1
-        + varint_size(zigzag(delta))
-        + varint_size(<uint64_t>count << 1)
-        + slice_size(key)
-        + slice_size(value)
-    )
-
-
-cdef inline uint8_t *put_fields(
-    uint8_t *out, int64_t count, int64_t delta, Slice key, Slice value
-) noexcept nogil:
-    """All of a record but its length in front and the headers behind."""
-    out[0] = 0
-    out = put_varint(out + 1, zigzag(delta))
-    out = put_varint(out, <uint64_t>count << 1)
-    return put_slice(put_slice(out, key), value)
-
+# --- the writer ---
 
 @cython.final
 cdef class CompiledBatchWriter:
     """A batch v2 that grows record by record. See ``interface.BatchWriter``."""
 
-    cdef readonly int64_t count
     cdef object _compression
-    cdef bytearray _store  # not resized while exported, as when it is compressed
-    cdef uint8_t *_start
-    cdef Py_ssize_t _used
-    cdef Py_ssize_t _capacity
-    cdef int64_t _base_timestamp
-    cdef int64_t _max_timestamp
+    cdef bytearray _store  # is not resized while exported, as when it is compressed
+    cdef Batch _batch
 
-    def __init__(self, compression):
-        self.count = 0
+    def __cinit__(self, compression):
         self._compression = compression
         self._store = bytearray()
-        self._start = NULL
-        self._used = self._capacity = 0
-        self._base_timestamp = self._max_timestamp = -1
+
+    @property
+    def count(self):
+        """Records so far."""
+        return self._batch.count
 
     @property
     def size(self):
         """Bytes so far, header included, before compression."""
-        return BATCH_HEADER + self._used
+        return BATCH_HEADER + self._batch.used
 
     def append(self, key, value, headers=(), timestamp=-1):
         """Add a record and return ``size``.
@@ -183,7 +153,7 @@ cdef class CompiledBatchWriter:
         cdef int64_t time = as_time(timestamp)
         cdef tuple held_headers = plain_headers(headers) if headers else None
         self._put(slice_of(held_key), slice_of(held_value), held_headers, time, -1)
-        return BATCH_HEADER + self._used
+        return BATCH_HEADER + self._batch.used
 
     def append_values(self, list values not None, Py_ssize_t start, timestamp, int64_t limit):
         """Add records without keys; see ``append_pairs``."""
@@ -219,6 +189,32 @@ cdef class CompiledBatchWriter:
             index += 1
         return index
 
+    def append_arrow(self, rows, Py_ssize_t start, timestamp, int64_t limit):
+        """Add Arrow rows from index ``start`` while ``size`` stays within ``limit``.
+
+        As ``append_pairs``; ``timestamp`` is for rows that have none of their own.
+        """
+        cdef int64_t time = as_time(timestamp)
+        cdef int64_t room = room_in(limit)
+        cdef int64_t row = checked_start(start)
+        cdef int64_t last = len(rows)
+        cdef Sources sources = sources_of(rows)
+        cdef Stop stop = NEEDS_ROOM
+        cdef int64_t need = 0
+        cdef Py_buffer held
+        cdef Batch batch
+        while stop == NEEDS_ROOM:
+            self._reserve(need)
+            PyObject_GetBuffer(self._store, &held, PyBUF_SIMPLE)  # so that it stays in place
+            batch = self._batch
+            with nogil:
+                row = encode_rows(&batch, &sources, row, last, time, room, &stop, &need)
+            self._batch = batch
+            PyBuffer_Release(&held)
+        if stop != AT_END:
+            raise stopped(stop, row, need)
+        return row
+
     def seal(
         self,
         *,
@@ -233,13 +229,13 @@ cdef class CompiledBatchWriter:
         May be called again, say with a new producer epoch. Raises ProtocolError if a number
         does not fit the header, MissingCodec.
         """
-        if not self.count:
+        if not self._batch.count:
             return b""
-        with memoryview(self._store) as whole, whole[: self._used] as section:
+        with memoryview(self._store) as whole, whole[: self._batch.used] as section:
             return seal_batch(
                 section,
-                self.count,
-                (self._base_timestamp, self._max_timestamp),
+                self._batch.count,
+                (self._batch.base_timestamp, self._batch.max_timestamp),
                 self._compression,
                 base_offset=base_offset,
                 producer_id=producer_id,
@@ -253,46 +249,70 @@ cdef class CompiledBatchWriter:
 
         ``room`` counts all bytes of all records, without the batch's header; -1: any.
         """
-        cdef int64_t base = self._base_timestamp if self.count else time
-        cdef int64_t delta = distance(time, base)
+        cdef Batch *batch = &self._batch
         cdef int64_t size
-        cdef uint8_t *out
         check_size(key.size)
         check_size(value.size)
-        size = headers_size(headers) + fields_size(self.count, delta, key, value)
+        size = headers_size(headers) + fields_size(batch, time, key, value)
         check_size(size)
-        if self.count and 0 <= room < self._used + varint_size(<uint64_t>size << 1) + size:
+        if batch.count and 0 <= room < batch.used + whole_size(size):
             return False
-        out = self._reserve(varint_size(<uint64_t>size << 1) + size)
-        out = put_varint(out, <uint64_t>size << 1)
-        out = put_fields(out, self.count, delta, key, value)
-        out = put_headers(out, headers)
-        self._count_in(out, time)
+        self._reserve(whole_size(size))
+        count_in(batch, put_headers(put_fields(batch, size, time, key, value), headers), time)
         return True
 
-    cdef inline uint8_t *_reserve(self, int64_t size) except NULL:
-        """Make sure that ``size`` bytes more have room, and tell where."""
+    cdef inline int _reserve(self, int64_t size) except -1:
+        """Make sure that ``size`` bytes more have room."""
+        cdef Batch *batch = &self._batch
         cdef Py_ssize_t capacity
-        if size > self._capacity - self._used:
-            capacity = max(self._used + size, 2 * self._capacity, FIRST_ROOM)
+        if size > batch.capacity - batch.used:
+            capacity = max(batch.used + size, 2 * batch.capacity, FIRST_ROOM)
             PyByteArray_Resize(self._store, capacity)
-            self._capacity = capacity
-            self._start = <uint8_t *>PyByteArray_AS_STRING(self._store)
-        return self._start + self._used
-
-    cdef inline void _count_in(self, uint8_t *end, int64_t time) noexcept:
-        """Take note of a record that was written up to ``end``."""
-        self._used = end - self._start
-        if not self.count:
-            self._base_timestamp = self._max_timestamp = time
-        elif time > self._max_timestamp:
-            self._max_timestamp = time
-        self.count += 1
+            batch.capacity = capacity
+            batch.start = <uint8_t *>PyByteArray_AS_STRING(self._store)
+        return 0
 
 
 def open_batch(compression):
     """Start a batch v2."""
     return CompiledBatchWriter(compression)
+
+
+cdef Sources sources_of(object rows) except *:
+    """Where the columns of ``arrow_rows.ArrowRows`` lie."""
+    cdef Sources found
+    cdef tuple layouts = rows.layouts
+    found.key = source_at(layouts[0])
+    found.value = source_at(layouts[1])
+    found.timestamp = source_at(layouts[2])
+    found.headers = source_at(layouts[3])
+    found.header_key = source_at(layouts[4])
+    found.header_value = source_at(layouts[5])
+    return found
+
+
+cdef Source source_at(object layout) except *:
+    cdef Source found
+    memset(&found, 0, sizeof(Source))
+    if layout is not None:
+        validity, numbers, data, size, wide, shift = layout
+        found.present = True
+        found.validity = <const uint8_t *><uintptr_t>validity
+        found.numbers = <const uint8_t *><uintptr_t>numbers
+        found.data = <const uint8_t *><uintptr_t>data
+        found.size = size
+        found.wide = wide
+        found.shift = shift
+    return found
+
+
+cdef object stopped(Stop stop, int64_t row, int64_t size):
+    """The error for a row that cannot be written."""
+    if stop == TOO_LARGE:
+        return record_too_large(size)
+    if stop == KEYLESS_HEADER:
+        return header_without_key(row)
+    return SerializationError(f"row {row} of an Arrow column changed while it was written")
 
 
 cdef inline int64_t room_in(int64_t limit) noexcept:

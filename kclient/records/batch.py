@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
@@ -172,6 +173,13 @@ def record_too_large(size: int) -> ProtocolError:
 def bad_timestamp(timestamp: int) -> ProtocolError:
     """Make the error for a timestamp that the format cannot hold."""
     return ProtocolError(f"the timestamp {timestamp} does not fit 64 bits")
+
+
+def indexes(items: Sized, start: int) -> range:
+    """The indexes of a run from ``start`` on; raises IndexError if that is before the first."""
+    if start < 0:
+        raise IndexError(f"a run cannot start at index {start}")
+    return range(start, len(items))
 
 
 def wrap(number: int) -> int:

@@ -21,6 +21,7 @@ from kclient.records.batch import (
     wrap,
 )
 from kclient.records.murmur import murmur2 as murmur2
+from kclient.records.murmur import murmur2_arrow as murmur2_arrow
 from kclient.records.murmur import murmur2_partitions as murmur2_partitions
 from kclient.records.pure_writer import PureBatchWriter
 from kclient.types import Header, Record

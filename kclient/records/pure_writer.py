@@ -8,11 +8,13 @@ from typing import TypeVar
 
 from kclient.compression import Compression
 from kclient.errors import SerializationError
+from kclient.records.arrow_rows import ArrowRows
 from kclient.records.batch import (
     HEADER_SIZE,
     INT32_MAX,
     INT64_LIMIT,
     bad_timestamp,
+    indexes,
     not_a_pair,
     not_bytes,
     record_too_large,
@@ -116,6 +118,21 @@ class PureBatchWriter:
         """
         return self._append_run(_rest(pairs, start), start, timestamp, limit)
 
+    def append_arrow(self, rows: ArrowRows, start: int, timestamp: int, limit: int) -> int:
+        """Add Arrow rows from index ``start`` while ``size`` stays within ``limit``.
+
+        As ``append_pairs``; ``timestamp`` is for rows that have none of their own.
+        """
+        for row in indexes(rows, start):
+            before, latest = len(self._buffer), self._max_timestamp
+            key, value, headers, time = rows.record(row, timestamp)
+            if self.append(key, value, headers, time) > limit and self.count > 1:
+                del self._buffer[before:]
+                self.count -= 1
+                self._max_timestamp = latest
+                return row
+        return max(start, len(rows))
+
     def _append_run(
         self,
         pairs: Iterable[tuple[bytes | None, bytes | None]],
@@ -201,9 +218,7 @@ class PureBatchWriter:
 
 def _rest(items: list[_Item], start: int) -> Iterable[_Item]:
     """Walk over ``items`` from ``start``, without a copy."""
-    if start < 0:
-        raise IndexError(f"a run cannot start at index {start}")
-    return map(items.__getitem__, range(start, len(items)))
+    return map(items.__getitem__, indexes(items, start))
 
 
 def _length(size: int) -> bytes:
