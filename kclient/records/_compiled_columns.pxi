@@ -2,6 +2,22 @@
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 
+cdef object pa = None  # pyarrow, from the first use on
+cdef dict KINDS = None  # Arrow's type of each column
+
+
+cdef int load_arrow() except -1:
+    global pa, KINDS
+    if pa is None:
+        import pyarrow
+
+        from kclient.records.arrow import schema
+
+        KINDS = {field.name: field.type for field in schema()}
+        pa = pyarrow
+    return 0
+
+
 COLUMN_LIMIT = MAX_SIZE
 """Bytes that a column of one table may have, for its offsets are 32-bit; a test lowers it."""
 
@@ -112,8 +128,6 @@ cdef void free_column(Column *column) noexcept:
 
 cdef object taken(Bytes *store):
     """Hand the bytes over to Arrow."""
-    import pyarrow as pa
-
     cdef Memory memory = Memory.__new__(Memory)
     cdef void *data
     if store.data == NULL:
@@ -129,8 +143,6 @@ cdef object taken(Bytes *store):
 
 cdef object taken_column(Column *column, object kind):
     """Hand a column of strings or bytes over to Arrow."""
-    import pyarrow as pa
-
     cdef object rows = column.rows
     cdef object nulls = column.nulls
     valid = taken(&column.valid)
@@ -263,29 +275,24 @@ cdef class Rows:
 
     cdef object table(self):
         """Hand all over to Arrow, and begin anew."""
-        import pyarrow as pa
-
         from kclient.records.arrow import schema
 
-        kinds = dict(zip(schema().names, schema().types))
         rows = self.key.rows
         valid = taken(&self.timestamp.valid)
-        columns = {
-            "key": taken_column(&self.key, kinds["key"]),
-            "value": taken_column(&self.value, kinds["value"]),
-            "topic": taken_column(&self.topic, kinds["topic"]),
-            "partition": plain_column(kinds["partition"], rows, None, &self.partition),
-            "offset": plain_column(kinds["offset"], rows, None, &self.offset),
-            "timestamp": plain_column(kinds["timestamp"], rows, valid, &self.timestamp.data),
-            "timestamp_type": plain_column(kinds["timestamp_type"], rows, None, &self.kind),
-            "headers": self.headers(kinds["headers"], rows),
-        }
+        columns = [  # in the order of the schema
+            taken_column(&self.key, KINDS["key"]),
+            taken_column(&self.value, KINDS["value"]),
+            taken_column(&self.topic, KINDS["topic"]),
+            plain_column(KINDS["partition"], rows, None, &self.partition),
+            plain_column(KINDS["offset"], rows, None, &self.offset),
+            plain_column(KINDS["timestamp"], rows, valid, &self.timestamp.data),
+            plain_column(KINDS["timestamp_type"], rows, None, &self.kind),
+            self.headers(KINDS["headers"], rows),
+        ]
         self.timestamp.rows = self.timestamp.nulls = 0
-        return pa.Table.from_arrays(list(columns.values()), schema=schema())
+        return pa.Table.from_arrays(columns, schema=schema())
 
     cdef object headers(self, object kind, object rows):
-        import pyarrow as pa
-
         count = self.header_key.rows
         pair = kind.value_type
         keys = taken_column(&self.header_key, pair.field("key").type)
@@ -299,15 +306,11 @@ cdef class Rows:
 
 
 cdef object plain_column(object kind, object rows, object valid, Bytes *store):
-    import pyarrow as pa
-
     return pa.Array.from_buffers(kind, rows, [valid, taken(store)])
 
 
 cdef object readable(object texts):
     """Header keys with bad UTF-8 replaced, as in ``read_records``."""
-    import pyarrow as pa
-
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -318,8 +321,6 @@ cdef object readable(object texts):
 
 def read_arrow(batches):
     """Read batches v2, each with its decompressed section, into one ``pyarrow.Table``."""
-    import pyarrow as pa
-
     from kclient.records import arrow
 
     cdef Rows rows = Rows.__new__(Rows)
@@ -327,6 +328,7 @@ def read_arrow(batches):
     cdef int64_t limit = COLUMN_LIMIT
     cdef int64_t most
     tables = []
+    load_arrow()
     for batch, section in batches:
         PyObject_GetBuffer(section, &view, PyBUF_SIMPLE)
         try:

@@ -60,13 +60,12 @@ def murmur2_arrow(rows, int64_t count):
 
     Raises ValueError for a ``count`` below 1.
     """
-    import pyarrow as pa
-
     cdef Source keys = sources_of(rows).key
     cdef int64_t size = len(rows)
     cdef PartitionColumn found = PartitionColumn.__new__(PartitionColumn)
     cdef Stop stop
     check_count(count)
+    load_arrow()
     with nogil:
         stop = found.fill(&keys, size, count)
     if stop == NEEDS_ROOM:

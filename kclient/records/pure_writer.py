@@ -47,13 +47,14 @@ _SHORT_LIMIT = len(_SHORT)
 class PureBatchWriter:
     """A batch v2 that grows record by record. See ``interface.BatchWriter``."""
 
-    __slots__ = ("_base_timestamp", "_buffer", "_compression", "_max_timestamp", "count")
+    __slots__ = ("_base_timestamp", "_buffer", "_compression", "_max_timestamp", "_near", "count")
 
     def __init__(self, compression: Compression) -> None:
         self.count = 0
         self._compression = compression
         self._buffer = bytearray()
         self._base_timestamp = self._max_timestamp = -1
+        self._near = _SHORT_LIMIT  # distances below this fit, and are in the table
 
     @property
     def size(self) -> int:
@@ -86,7 +87,7 @@ class PureBatchWriter:
         else:
             value_size, value = _sized(value)
         delta = timestamp - self._base_timestamp if count else self._start(timestamp)
-        elapsed = short[delta] if 0 <= delta < _SHORT_LIMIT else _far(delta, timestamp)
+        elapsed = short[delta] if 0 <= delta < self._near else _far(delta, timestamp)
         index = short[count] if count < _SHORT_LIMIT else _varint(count)
         tail = _pack_headers(headers) if headers else b"\x00"
         body = b"".join((b"\x00", elapsed, index, key_size, key, value_size, value, tail))
@@ -143,7 +144,7 @@ class PureBatchWriter:
         """Do what ``append`` does, without a call for each record."""
         buffer, count, short = self._buffer, self.count, _SHORT
         delta = timestamp - self._base_timestamp if count else self._start(timestamp)
-        head = b"\x00" + (short[delta] if 0 <= delta < _SHORT_LIMIT else _far(delta, timestamp))
+        head = b"\x00" + (short[delta] if 0 <= delta < self._near else _far(delta, timestamp))
         size = HEADER_SIZE + len(buffer)
         try:
             for pair in pairs:
@@ -184,6 +185,7 @@ class PureBatchWriter:
         if not -INT64_LIMIT <= timestamp < INT64_LIMIT:
             raise bad_timestamp(timestamp)
         self._base_timestamp = self._max_timestamp = timestamp
+        self._near = min(_SHORT_LIMIT, INT64_LIMIT - timestamp)
         return 0
 
     def seal(
