@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from kclient.cluster.metadata import Metadata
+from kclient.cluster.call import Call
+from kclient.cluster.metadata import TOPIC_GRACE, UNKNOWN_TOPIC, Metadata
 from kclient.cluster.retry import Backoff, retry
 from kclient.cluster.target import (
     Anywhere,
@@ -21,7 +22,13 @@ from kclient.cluster.target import (
 )
 from kclient.config import ClientOptions
 from kclient.deadline import Deadline
-from kclient.errors import KafkaError, TransportError, UnsupportedVersion, broker_error
+from kclient.errors import (
+    KafkaError,
+    TopicNotFound,
+    TransportError,
+    UnsupportedVersion,
+    broker_error,
+)
 from kclient.net.connection import Connection
 from kclient.net.endpoint import Endpoint
 from kclient.net.pool import Pool
@@ -36,19 +43,6 @@ from kclient.types import TopicPartition
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 _LEADER_NOT_AVAILABLE = 5
-
-
-@dataclass(frozen=True)
-class Call(Generic[T]):
-    """A request by its API, how to build it in a version, and how to read its answer.
-
-    ``read`` returns the result, or raises what the answer's error code says; a retriable
-    error has the whole call tried again.
-    """
-
-    api: type[Message]
-    build: Callable[[int], Message]
-    read: Callable[[Message], T]
 
 
 class Router:
@@ -121,17 +115,22 @@ class Router:
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
+        patience = time.monotonic() + TOPIC_GRACE
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
                 if wait >= deadline.left():
                     break
-                threading.Event().wait(wait)
+                time.sleep(wait)
             failures += 1
             results.update(self._gather_once(pending, target, call, deadline, lane))
             pending = [item for item in pending if _is_retriable(results[item])]
             for item in pending:
-                self.forget(target(item), results[item])
+                error = results[item]
+                self.forget(target(item), error)
+                if isinstance(error, TopicNotFound) and time.monotonic() > patience:
+                    error.retriable = False
+            pending = [item for item in pending if _is_retriable(results[item])]
         return results
 
     def _gather_once(
@@ -145,15 +144,15 @@ class Router:
         results: dict[K, T | KafkaError] = {}
         groups: dict[Endpoint, list[K]] = {}
         try:
-            lost = self._locate_coordinators([target(item) for item in items], deadline)
-            for item in items:
-                where = target(item)
-                if where in lost:
-                    results[item] = lost[where]
-                else:
-                    groups.setdefault(self.locate(where, deadline), []).append(item)
+            places = self._locate_all({target(item) for item in items}, deadline)
         except KafkaError as error:
             return dict.fromkeys(items, error)
+        for item in items:
+            place = places[target(item)]
+            if isinstance(place, KafkaError):
+                results[item] = place
+            else:
+                groups.setdefault(place, []).append(item)
         calls = {endpoint: call(group) for endpoint, group in groups.items()}
         for endpoint, answer in self.ask_each(calls, deadline, lane=lane).items():
             if isinstance(answer, KafkaError):
@@ -162,6 +161,26 @@ class Router:
                 missing = TransportError(f"{endpoint} left this item out of its answer")
                 results.update({item: answer.get(item, missing) for item in groups[endpoint]})
         return results
+
+    def _locate_all(
+        self, targets: Collection[Target], deadline: Deadline
+    ) -> dict[Target, Endpoint | KafkaError]:
+        """Where each target is, or why not; what is unknown is asked for together."""
+        places: dict[Target, Endpoint | KafkaError] = {}
+        lost = self._locate_coordinators(targets, deadline)
+        self._learn_topics([each.tp for each in targets if isinstance(each, Leader)], deadline)
+        for each in targets:
+            try:
+                if each in lost:
+                    raise lost[each]
+                places[each] = (
+                    self._known_leader(each.tp)
+                    if isinstance(each, Leader)
+                    else self.locate(each, deadline)
+                )
+            except KafkaError as error:
+                places[each] = error
+        return places
 
     # --- finding brokers ---
 
@@ -206,14 +225,35 @@ class Router:
         return call.read(answer)
 
     def _leader(self, tp: TopicPartition, deadline: Deadline) -> Endpoint:
-        topic = self._metadata.topic(tp.topic, deadline)
+        self._metadata.topic(tp.topic, deadline)
+        return self._known_leader(tp)
+
+    def _learn_topics(self, tps: Sequence[TopicPartition], deadline: Deadline) -> None:
+        """Have the metadata know these topics, all by one request."""
+        view = self._metadata.view
+        unknown = {tp.topic for tp in tps if view.leader(tp) is None}
+        if unknown or (tps and self._metadata.is_old):
+            self._metadata.refresh(deadline, unknown)
+
+    def _known_leader(self, tp: TopicPartition) -> Endpoint:
         leader = self._metadata.leader(tp.topic, tp.partition)
         if leader is not None:
             return leader
         self._metadata.mark_stale()
+        topic = self._metadata.view.topics.get(tp.topic)
+        code = UNKNOWN_TOPIC if topic is None else topic.error_code
+        if topic is None or code:
+            raise broker_error(
+                code,
+                f"topic {tp.topic!r} cannot be used; check its name, that it exists "
+                "(Admin.create_topic), and this user's rights",
+                topic=tp.topic,
+            )
         if tp.partition not in topic.partitions:
             known = f"it has {len(topic.partitions)}, from 0"
-            raise broker_error(3, f"topic {tp.topic!r} has no partition {tp.partition}: {known}")
+            raise broker_error(
+                UNKNOWN_TOPIC, f"topic {tp.topic!r} has no partition {tp.partition}: {known}"
+            )
         raise broker_error(
             _LEADER_NOT_AVAILABLE, f"{tp.topic}[{tp.partition}] has no leader at the moment"
         )

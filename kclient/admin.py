@@ -1,0 +1,309 @@
+"""``Admin``: everything an operator does, one short blocking method each.
+
+The file is longer than others because the class is: it has a method for each operation and
+nothing else. What a method sends and reads is in ``kclient.operations``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from kclient.cluster import ANY, Call, Metadata, Router
+from kclient.cluster.recent import RecentTopics
+from kclient.config import AdminOptions, from_properties, resolve
+from kclient.deadline import Deadline
+from kclient.errors import PartialFailure, UnsupportedVersion
+from kclient.net.pool import Pool
+from kclient.operations import cluster, configs, topic_views, topics
+from kclient.operations.cluster import ClusterDescription, VersionRange
+from kclient.operations.configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigValue,
+)
+from kclient.operations.many import CallFor, Many, Results, each_broker, settle, succeeded
+from kclient.operations.topic_views import TopicDescription, TopicListing
+from kclient.operations.topics import CreatedTopic, NewPartitions, NewTopic
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+K = TypeVar("K")
+T = TypeVar("T")
+_MOMENT = 0.02  # seconds in which brokers usually hear of a new topic
+
+
+class Admin:
+    """A cluster's operator.
+
+    ::
+
+        with Admin("localhost:9092") as admin:
+            admin.create_topic("orders", num_partitions=6, configs={"retention.ms": 86_400_000})
+
+    Options are those of every client, in ``kclient.config.ClientOptions``. Each method
+    blocks for at most ``timeout`` seconds, by default ``default_api_timeout_ms``, and is
+    safe to call from several threads. Besides what its docstring says, each raises
+
+    - ``PartialFailure`` where it is about many items and some failed: ``.results`` has
+      those that went well, ``.failures`` the error of each other;
+    - ``InvalidRequest`` for what breaks a rule of Kafka, before anything is sent;
+    - ``NotAuthorized``, ``KafkaTimeout``, ``TransportError``, ``AuthenticationError``;
+    - ``UnsupportedVersion`` if the broker is too old, saying which Kafka could;
+    - ``ClientClosedError`` after ``close()``.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        /,
+        **options: Unpack[AdminOptions],
+    ) -> None:
+        """Raises ConfigError. Nothing is connected before the first call."""
+        given: dict[str, Any] = dict(options)
+        if bootstrap_servers is not None:
+            given["bootstrap_servers"] = bootstrap_servers
+        self._options = resolve(AdminOptions, given)
+        self._pool = Pool(self._options)
+        self._metadata = Metadata(self._options, self._pool)
+        self._router = Router(self._options, self._pool, self._metadata)
+        self._recent = RecentTopics()
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object] | str | PathLike[str]) -> Self:
+        """An Admin from dotted names, Java's or librdkafka's, in a mapping or a file."""
+        return cls(**from_properties(AdminOptions, properties))
+
+    def close(self) -> None:
+        """Close all connections; may be called again."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Admin of {self._options['bootstrap_servers']}>"
+
+    # --- topics ---
+
+    def create_topics(
+        self,
+        new_topics: Iterable[NewTopic | str],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, CreatedTopic]:
+        """Make topics, or with ``validate_only`` see whether they could be made.
+
+        The failures are TopicExists, InvalidRequest, NotAuthorized and others.
+        """
+        deadline = self._deadline(timeout)
+        wanted = topics.read_new(new_topics)
+        self._check_width(wanted.values(), deadline)
+        many = topics.create(wanted, validate_only=validate_only)
+        results = self._try_each(many, deadline)
+        if not validate_only:
+            self._recent.note(succeeded(results), exist=True)
+        return settle(many.what, results, deadline.seconds)
+
+    def create_topic(
+        self,
+        name: str,
+        num_partitions: int | None = None,
+        replication_factor: int | None = None,
+        *,
+        assignments: Sequence[Sequence[int]] | Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, ConfigValue] | None = None,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> CreatedTopic:
+        """Make one topic; see ``NewTopic``. Raises TopicExists and the like themselves."""
+        topic = NewTopic(name, num_partitions, replication_factor, assignments, configs)
+        with _Single():
+            made = self.create_topics([topic], validate_only=validate_only, timeout=timeout)
+        return made[name]
+
+    def delete_topics(
+        self, names: Iterable[str | UUID], *, timeout: float | None = None
+    ) -> dict[str | UUID, None]:
+        """Delete topics with all their records, by name or by id (since Kafka 2.8).
+
+        The failures are TopicNotFound, NotAuthorized and others.
+        """
+        deadline, many = self._deadline(timeout), topics.delete(names)
+        results = self._try_each(many, deadline)
+        gone = [name for name in succeeded(results) if isinstance(name, str)]
+        self._recent.note(gone, exist=False)
+        for name in gone:  # asking an old broker for it would make it again
+            self._metadata.forget_topic(name)
+        return settle(many.what, results, deadline.seconds)
+
+    def list_topics(
+        self, *, include_internal: bool = False, timeout: float | None = None
+    ) -> dict[str, TopicListing]:
+        """Every topic this user may see, by name; Kafka's own ones only if asked for."""
+        deadline = self._deadline(timeout)
+        found = self._router.ask(ANY, topic_views.listing(), deadline)
+        while not self._recent.shows(found) and deadline.left() > _MOMENT:
+            time.sleep(_MOMENT)
+            found = self._router.ask(ANY, topic_views.listing(), deadline)
+        return {
+            name: topic
+            for name, topic in sorted(found.items())
+            if include_internal or not topic.is_internal
+        }
+
+    def describe_topics(
+        self,
+        names: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas of topics. The failures are TopicNotFound and others."""
+        rights = include_authorized_operations
+        many = topic_views.describe(names, rights=rights, fresh=self._recent.made())
+        return self._gather(many, self._deadline(timeout))
+
+    def create_partitions(
+        self,
+        counts: Mapping[str, int | NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, None]:
+        """Let topics have that many partitions in all; there is no way back."""
+        many = topics.create_partitions(counts, validate_only=validate_only)
+        return self._gather(many, self._deadline(timeout))
+
+    # --- configs ---
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout: float | None = None,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Every config of topics, brokers, groups: its value, and where that is from."""
+        many = configs.describe(
+            resources, synonyms=include_synonyms, documentation=include_documentation
+        )
+        return self._gather(many, self._deadline(timeout))
+
+    def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, ConfigValue | ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[ConfigResource, None]:
+        """Set configs, or with None take the setting away; all others stay as they are.
+
+        A broker before 2.3 can only replace all settings of a resource: they are read, changed
+        and written back, and what somebody else changes in between is lost.
+        """
+        deadline, wanted = self._deadline(timeout), configs.read_changes(changes)
+        try:
+            return self._gather(configs.alter(wanted, validate_only=validate_only), deadline)
+        except UnsupportedVersion:
+            present = self._gather(configs.describe(wanted), deadline)
+        settings = {
+            resource: configs.with_changes(resource, present[resource], wanted[resource])
+            for resource in wanted
+        }
+        return self._gather(configs.replace(settings, validate_only=validate_only), deadline)
+
+    # --- cluster ---
+
+    def describe_cluster(
+        self,
+        *,
+        include_authorized_operations: bool = False,
+        include_fenced_brokers: bool = False,
+        timeout: float | None = None,
+    ) -> ClusterDescription:
+        """The cluster's id, controller and brokers; those that are fenced since Kafka 4.0."""
+        rights, fenced = include_authorized_operations, include_fenced_brokers
+        deadline = self._deadline(timeout)
+        try:
+            return self._router.ask(ANY, cluster.describe(rights=rights, fenced=fenced), deadline)
+        except UnsupportedVersion:
+            if fenced:
+                raise
+        return self._router.ask(ANY, cluster.describe_old(rights=rights), deadline)
+
+    def api_versions(self, *, timeout: float | None = None) -> dict[int, dict[str, VersionRange]]:
+        """What each broker speaks: the versions of each API, by node id."""
+        return self._ask_brokers("asking for versions", cluster.api_versions(), timeout)
+
+    # --- how it is done ---
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        self._pool.check_usable()
+        default = self._options["default_api_timeout_ms"] / 1000
+        return Deadline(default if timeout is None else timeout)
+
+    def _gather(self, many: Many[K, T], deadline: Deadline) -> dict[K, T]:
+        results: Results[K, T] = self._try_each(many, deadline)
+        return settle(many.what, results, deadline.seconds)
+
+    def _try_each(self, many: Many[K, T], deadline: Deadline) -> Results[K, T]:
+        limit = self._options["request_timeout_ms"]
+
+        def call(items: Sequence[K]) -> CallFor[K, T]:
+            return many.call(items, max(1, min(limit, int(deadline.left() * 1000))))
+
+        return self._router.gather(many.items, many.target, call, deadline)
+
+    def _ask_brokers(self, what: str, call: Call[T], timeout: float | None) -> dict[int, T]:
+        """Ask every broker of the cluster the same."""
+        deadline = self._deadline(timeout)
+        nodes = sorted(self._metadata.brokers(deadline))
+        return self._gather(each_broker(what, nodes, call), deadline)
+
+    def _check_width(self, wanted: Iterable[NewTopic], deadline: Deadline) -> None:
+        """Refuse more replicas than there are brokers, where that is certain.
+
+        KRaft puts replicas on brokers that are down too, which only 4.0 and later list.
+        """
+        known = self._metadata.brokers(deadline)
+        wide = [topic for topic in wanted if topic.width > len(known)]
+        if not wide:
+            return
+        try:
+            found = self._router.ask(ANY, cluster.describe(fenced=True), deadline)
+        except UnsupportedVersion:
+            return
+        for topic in wide:
+            if topic.width > len(found.brokers):
+                raise topics.too_wide(topic.name, topic.width, found.brokers)
+
+
+class _Single:
+    """For a call about one item: its error comes out as it is."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, PartialFailure):
+            (failure,) = error.failures.values()
+            raise failure from None
