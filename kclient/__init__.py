@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         ConfigResource,
         ConfigSynonym,
     )
+    from kclient.operations.records import ListedOffset
+    from kclient.operations.replicas import Reassignment
     from kclient.operations.topic_views import (
         PartitionDescription,
         TopicDescription,
@@ -31,10 +33,12 @@ __all__ = [
     "ConfigResource",
     "ConfigSynonym",
     "CreatedTopic",
+    "ListedOffset",
     "NewPartitions",
     "NewTopic",
     "PartitionDescription",
     "ProducerRecord",
+    "Reassignment",
     "Record",
     "RecordMetadata",
     "TimestampType",
@@ -53,6 +57,8 @@ _LATE = {
     **dict.fromkeys(
         ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"), _OPERATIONS + "configs"
     ),
+    "ListedOffset": _OPERATIONS + "records",
+    "Reassignment": _OPERATIONS + "replicas",
     **dict.fromkeys(
         ("PartitionDescription", "TopicDescription", "TopicListing"), _OPERATIONS + "topic_views"
     ),

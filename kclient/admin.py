@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import UUID
 
-from kclient.cluster import ANY, Call, Metadata, Router
+from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router
 from kclient.cluster.recent import RecentTopics
 from kclient.config import AdminOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.errors import PartialFailure, UnsupportedVersion
 from kclient.net.pool import Pool
-from kclient.operations import cluster, configs, topic_views, topics
+from kclient.operations import cluster, configs, records, replicas, topic_views, topics
 from kclient.operations.cluster import ClusterDescription, VersionRange
 from kclient.operations.configs import (
     ConfigChange,
@@ -28,8 +28,11 @@ from kclient.operations.configs import (
     ConfigValue,
 )
 from kclient.operations.many import CallFor, Many, Results, each_broker, settle, succeeded
+from kclient.operations.records import IsolationLevel, ListedOffset, OffsetSpec
+from kclient.operations.replicas import ElectionType, Reassignment
 from kclient.operations.topic_views import TopicDescription, TopicListing
 from kclient.operations.topics import CreatedTopic, NewPartitions, NewTopic
+from kclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -190,6 +193,73 @@ class Admin:
         many = topics.create_partitions(counts, validate_only=validate_only)
         return self._gather(many, self._deadline(timeout))
 
+    # --- records and replicas ---
+
+    def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, OffsetSpec] | Iterable[TopicPartition],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Look up offsets: ``"latest"``, ``"earliest"``, a timestamp in ms; see OffsetSpec.
+
+        Partitions alone ask for the latest, which is the offset that the next record gets.
+        """
+        many = records.list_offsets(records.read_specs(specs), isolation_level)
+        return self._gather(many, self._deadline(timeout))
+
+    def delete_records(
+        self,
+        offsets: Mapping[TopicPartition, int | Literal["latest"]],
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before an offset, or all; tell the first offset that is left."""
+        return self._gather(records.delete(offsets), self._deadline(timeout))
+
+    def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        election_type: ElectionType = "preferred",
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, bool]:
+        """Elect leaders, of all partitions if none are given.
+
+        True for those that have a new one, False where none was needed. An ``unclean`` one
+        may lose records: it is for partitions that have no leader at all.
+        """
+        deadline = self._deadline(timeout)
+        if partitions is not None:
+            return self._gather(replicas.elect(partitions, election_type), deadline)
+        call = replicas.elect_all(election_type, self._broker_ms(deadline))
+        results = self._router.ask(CONTROLLER, call, deadline)
+        return settle("electing leaders", results, deadline.seconds)
+
+    def alter_partition_reassignments(
+        self,
+        assignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, None]:
+        """Move partitions to these brokers, or with None cancel a move; it only starts here.
+
+        The failures are InvalidRequest, TopicNotFound and others.
+        """
+        return self._gather(replicas.reassign(assignments), self._deadline(timeout))
+
+    def list_partition_reassignments(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, Reassignment]:
+        """The moves that are under way, of these partitions or all."""
+        deadline = self._deadline(timeout)
+        call = replicas.list_reassignments(partitions, self._broker_ms(deadline))
+        return self._router.ask(CONTROLLER, call, deadline)
+
     # --- configs ---
 
     def describe_configs(
@@ -259,15 +329,17 @@ class Admin:
         default = self._options["default_api_timeout_ms"] / 1000
         return Deadline(default if timeout is None else timeout)
 
+    def _broker_ms(self, deadline: Deadline) -> int:
+        """For how long a broker may work on a request."""
+        return max(1, min(self._options["request_timeout_ms"], int(deadline.left() * 1000)))
+
     def _gather(self, many: Many[K, T], deadline: Deadline) -> dict[K, T]:
         results: Results[K, T] = self._try_each(many, deadline)
         return settle(many.what, results, deadline.seconds)
 
     def _try_each(self, many: Many[K, T], deadline: Deadline) -> Results[K, T]:
-        limit = self._options["request_timeout_ms"]
-
         def call(items: Sequence[K]) -> CallFor[K, T]:
-            return many.call(items, max(1, min(limit, int(deadline.left() * 1000))))
+            return many.call(items, self._broker_ms(deadline))
 
         return self._router.gather(many.items, many.target, call, deadline)
 

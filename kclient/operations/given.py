@@ -50,12 +50,17 @@ def partitions(given: Iterable[tuple[str, int]]) -> list[TopicPartition]:
     return found
 
 
-def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, as requests list them."""
-    grouped: dict[str, list[int]] = {}
+def by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Partitions by topic."""
+    grouped: dict[str, list[TopicPartition]] = {}
     for tp in tps:
-        grouped.setdefault(tp.topic, []).append(tp.partition)
+        grouped.setdefault(tp.topic, []).append(tp)
     return grouped
+
+
+def numbers_by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, as many requests list them."""
+    return {topic: [tp.partition for tp in group] for topic, group in by_topic(tps).items()}
 
 
 def code_of(codes: Mapping[str, int], name: str, what: str) -> int:
