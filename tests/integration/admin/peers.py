@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from ..exchange import new_name
 
@@ -46,9 +46,9 @@ def read(
     given = config or {}
     own = {"group.id": new_name("reader"), "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": servers, **own, **given})
-    start = {} if "group.id" in given else {"offset": 0}
     try:
-        consumer.assign([TopicPartition(topic, partition, **start)])
+        start = OFFSET_INVALID if "group.id" in given else 0
+        consumer.assign([TopicPartition(topic, partition, start)])
         found = consumer.consume(count, 20)
         assert all(message.error() is None for message in found)
         return [offset for message in found if (offset := message.offset()) is not None]
