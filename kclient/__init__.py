@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kclient.types import ProducerRecord, Record, RecordMetadata, TimestampType, TopicPartition
+from kclient.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    ProducerRecord,
+    Record,
+    RecordMetadata,
+    TimestampType,
+    TopicPartition,
+)
+from kclient.version import __version__
 
 if TYPE_CHECKING:
     from kclient.admin import Admin
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
         TopicListing,
     )
     from kclient.operations.topics import CreatedTopic, NewPartitions, NewTopic
+    from kclient.producer import Producer
 
 __all__ = [
     "Admin",
@@ -33,10 +44,13 @@ __all__ = [
     "ConfigResource",
     "ConfigSynonym",
     "CreatedTopic",
+    "GroupMetadata",
     "ListedOffset",
     "NewPartitions",
     "NewTopic",
+    "OffsetAndMetadata",
     "PartitionDescription",
+    "Producer",
     "ProducerRecord",
     "Reassignment",
     "Record",
@@ -46,35 +60,29 @@ __all__ = [
     "TopicListing",
     "TopicPartition",
     "VersionRange",
+    "__version__",
 ]
 
-_OPERATIONS = "kclient.operations."
-_LATE = {
+# Imported when first asked for: a script that only produces should not pay for the rest.
+_LAZY = {
     "Admin": "kclient.admin",
-    **dict.fromkeys(
-        ("BrokerDescription", "ClusterDescription", "VersionRange"), _OPERATIONS + "cluster"
-    ),
-    **dict.fromkeys(
-        ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"), _OPERATIONS + "configs"
-    ),
-    "ListedOffset": _OPERATIONS + "records",
-    "Reassignment": _OPERATIONS + "replicas",
-    **dict.fromkeys(
-        ("PartitionDescription", "TopicDescription", "TopicListing"), _OPERATIONS + "topic_views"
-    ),
-    **dict.fromkeys(("CreatedTopic", "NewPartitions", "NewTopic"), _OPERATIONS + "topics"),
+    "Producer": "kclient.producer",
+    **{
+        name: f"kclient.operations.{module}"
+        for module, names in {
+            "cluster": ("BrokerDescription", "ClusterDescription", "VersionRange"),
+            "configs": ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"),
+            "records": ("ListedOffset",),
+            "replicas": ("Reassignment",),
+            "topic_views": ("PartitionDescription", "TopicDescription", "TopicListing"),
+            "topics": ("CreatedTopic", "NewPartitions", "NewTopic"),
+        }.items()
+        for name in names
+    },
 }
-"""Where names live that are imported when somebody asks for them: ``import kclient`` is cheap."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = globals()[name] = getattr(import_module(_LATE[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    if name not in _LAZY:
+        raise AttributeError(f"module 'kclient' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

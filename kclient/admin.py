@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router
 from kclient.cluster.recent import RecentTopics
-from kclient.config import AdminOptions, from_properties, resolve
+from kclient.config import AdminKeywords, AdminOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.errors import PartialFailure, UnsupportedVersion
 from kclient.net.pool import Pool
@@ -63,15 +63,10 @@ class Admin:
     """
 
     def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str] | None = None,
-        /,
-        **options: Unpack[AdminOptions],
+        self, bootstrap_servers: str | Sequence[str], **options: Unpack[AdminKeywords]
     ) -> None:
-        """Raises ConfigError. Nothing is connected before the first call."""
-        given: dict[str, Any] = dict(options)
-        if bootstrap_servers is not None:
-            given["bootstrap_servers"] = bootstrap_servers
+        """Raises ConfigError. Nothing is connected to before the first call."""
+        given = {**options, "bootstrap_servers": bootstrap_servers}
         self._options = resolve(AdminOptions, given)
         self._pool = Pool(self._options)
         self._metadata = Metadata(self._options, self._pool)
@@ -79,9 +74,14 @@ class Admin:
         self._recent = RecentTopics()
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, object] | str | PathLike[str]) -> Self:
-        """An Admin from dotted names, Java's or librdkafka's, in a mapping or a file."""
-        return cls(**from_properties(AdminOptions, properties))
+    def from_properties(
+        cls, properties: Mapping[str, object] | str | PathLike[str], **options: Any
+    ) -> Self:
+        """An Admin by dotted names: a mapping, or the path of a properties file.
+
+        Java's and librdkafka's spellings are known; ``options`` win over them.
+        """
+        return cls(**{**from_properties(AdminOptions, properties), **options})
 
     def close(self) -> None:
         """Close all connections; may be called again."""

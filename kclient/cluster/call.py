@@ -16,9 +16,10 @@ class Call(Generic[T]):
     """A request by its API, how to build it in a version, and how to read its answer.
 
     ``read`` returns the result, or raises what the answer's error code says; a retriable
-    error has the whole call tried again.
+    error has the whole call tried again. No version above ``at_most`` is used.
     """
 
     api: type[Message]
     build: Callable[[int], Message]
     read: Callable[[Message], T]
+    at_most: int | None = None

@@ -86,7 +86,8 @@ class Router:
                 try:
                     connection = stack.enter_context(self._pool.lease(endpoint, lane, deadline))
                     call = calls[endpoint]
-                    connection.send(call.build(connection.version_of(call.api)), deadline)
+                    version = _version(call, connection)
+                    connection.send(call.build(version), deadline, version=version)
                     asked[endpoint] = connection
                 except KafkaError as error:
                     results[endpoint] = error
@@ -219,7 +220,7 @@ class Router:
 
     def _ask_one(self, endpoint: Endpoint, call: Call[T], deadline: Deadline, lane: str) -> T:
         with self._pool.lease(endpoint, lane, deadline) as connection:
-            version = connection.version_of(call.api)
+            version = _version(call, connection)
             limit = deadline.within(self._request_seconds)
             answer = connection.ask(call.build(version), version, limit)
         return call.read(answer)
@@ -293,6 +294,13 @@ class Router:
                 self._coordinators.pop(target, None)
         elif not isinstance(target, Anywhere):
             self._metadata.mark_stale()
+
+
+def _version(call: Call[T], connection: Connection) -> int:
+    """The version to speak with a broker. Raises UnsupportedVersion."""
+    if call.at_most is None:
+        return connection.version_of(call.api)
+    return connection.versions.choose(call.api, at_most=call.at_most)
 
 
 def _is_retriable(result: object) -> bool:

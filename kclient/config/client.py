@@ -35,13 +35,9 @@ def read_pairs(text: str) -> dict[str, str]:
     return found
 
 
-class ClientOptions(TypedDict, total=False):
-    """Options of all clients; times end in ``_ms``, sizes are bytes."""
+class ClientKeywords(TypedDict, total=False):
+    """Options of all clients, by keyword; times end in ``_ms``, sizes are bytes."""
 
-    bootstrap_servers: Annotated[
-        str | Sequence[str],
-        Option(REQUIRED, kafka=("metadata.broker.list",)),
-    ]
     client_id: Annotated[str, Option("kclient")]
     client_rack: Annotated[str, Option("")]
     request_timeout_ms: Annotated[int, Option(30_000, at_least=1, kafka=("socket.timeout.ms",))]
@@ -112,5 +108,17 @@ class ClientOptions(TypedDict, total=False):
     """Called for each login: returns a key id, its secret, and a session token or None."""
 
 
-class AdminOptions(ClientOptions, total=False):
-    """Options of ``Admin``."""
+class ClientOptions(ClientKeywords, total=False):
+    """Every option of a client, resolved."""
+
+    bootstrap_servers: Annotated[
+        str | Sequence[str], Option(REQUIRED, kafka=("metadata.broker.list",))
+    ]
+
+
+class AdminKeywords(ClientKeywords, total=False):
+    """Options of ``Admin``, by keyword."""
+
+
+class AdminOptions(AdminKeywords, ClientOptions, total=False):
+    """Every option of ``Admin``, resolved."""

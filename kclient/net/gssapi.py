@@ -6,6 +6,7 @@ is TLS.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator
 from importlib import import_module
 from types import ModuleType
@@ -90,8 +91,10 @@ class Gssapi:
         name = None
         if self._principal is not None:
             name = library.Name(self._principal, library.NameType.kerberos_principal)
-        # A cache in memory keeps tickets of this keytab from mixing with the user's own.
-        store = {"client_keytab": self._keytab, "ccache": "MEMORY:kclient"}
+        # A cache of its own, in memory, keeps tickets of this keytab from mixing with others:
+        # a cache has one principal.
+        owner = hashlib.sha256(f"{self._principal}\n{self._keytab}".encode()).hexdigest()
+        store = {"client_keytab": self._keytab, "ccache": f"MEMORY:kclient-{owner}"}
         chosen = {"store": store} if self._keytab is not None else {}
         return library.Credentials(name=name, usage="initiate", **chosen)
 

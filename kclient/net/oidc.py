@@ -44,8 +44,8 @@ class ClientCredentials:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Raises ConfigError unless ``url`` is an https address without a name or password."""
-        self.url = url
         self._host, self._port, path = _parsed(url)
+        self.url = url
         self._tls = tls
         self._clock = clock
         self._client_id = client_id

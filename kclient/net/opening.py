@@ -40,6 +40,8 @@ class Opener:
     options: ClientOptions
     security: Security
     caps: dict[int, int] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    """The cluster's finalized features, as the last broker told them."""
     _known: dict[str, Versions | None] = field(default_factory=dict)
     """By address: the versions of a broker that cannot say, None for one that can."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -82,13 +84,14 @@ class Opener:
             versions = self._ask_versions(line, may_be_old, deadline)
         except TransportError as error:
             line.close()
-            if not may_be_old:
+            if not may_be_old or self.security.tls is not None:  # TLS came with 0.9
                 raise
             return self._as_0_8(endpoint, error, deadline)
         except BaseException:
             line.close()
             raise
         self._remember(address, versions if versions.kafka else None)
+        self.features = versions.features or self.features
         return line, versions
 
     def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Stream:

@@ -18,6 +18,7 @@ from struct import Struct
 
 from kclient.deadline import Deadline
 from kclient.errors import KafkaError, KafkaTimeout, ProtocolError, TransportError
+from kclient.net.handshake import shake_hands, tls_failure
 from kclient.protocol.wire import Buffer
 
 DEFAULT_MAX_FRAME = 512 * 1024 * 1024
@@ -217,6 +218,8 @@ class Stream:
             self._sock.close()
 
     def _broken(self, error: OSError, doing: str) -> KafkaError:
+        if isinstance(error, ssl.SSLError):
+            return tls_failure(error, self.address)
         text = f"{self.address}: {error} while {doing}"
         if isinstance(error, TimeoutError):
             return KafkaTimeout(text, cause=error, address=self.address)
@@ -253,7 +256,8 @@ def connect(
 
     The name is resolved anew each time. With ``tls`` the handshake is done too, and the
     certificate checked against ``host``. ``buffers`` are the system's, for sending and
-    receiving, in bytes; -1 leaves them. Raises TransportError or KafkaTimeout.
+    receiving, in bytes; -1 leaves them. Raises TransportError, KafkaTimeout, or
+    AuthenticationError for a certificate.
     """
     address = f"{host}:{port}"
     sock = _connect_any(_resolve(host, port, deadline), address, deadline)
@@ -267,7 +271,7 @@ def connect(
             if size >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         if tls is not None:
-            sock = _wrap(sock, host, address, tls, deadline)
+            sock = shake_hands(sock, host, address, tls, deadline)
     except BaseException:
         sock.close()
         raise
@@ -334,39 +338,3 @@ def _connect_any(targets: list[_Address], address: str, deadline: Deadline) -> s
         raise KafkaTimeout(text, cause=last, stage="tcp", address=address) from last
     text += "is the broker up, and is this its port?"
     raise TransportError(text, stage="tcp", address=address) from last
-
-
-def _wrap(
-    sock: socket.socket, host: str, address: str, tls: ssl.SSLContext, deadline: Deadline
-) -> ssl.SSLSocket:
-    sock.settimeout(deadline.remaining())
-    try:
-        return tls.wrap_socket(sock, server_hostname=host)
-    except ssl.SSLCertVerificationError as error:
-        raise TransportError(
-            f"{address}: the broker's certificate is refused: {error.verify_message}; "
-            f"{_certificate_advice(error.verify_code)}",
-            stage="tls",
-            address=address,
-        ) from error
-    except TimeoutError as error:
-        text = f"{address}: no answer to the TLS handshake; is it a plaintext port?"
-        raise KafkaTimeout(text, cause=error, stage="tls", address=address) from error
-    except OSError as error:
-        raise TransportError(
-            f"{address}: the TLS handshake failed ({error}); does this port speak TLS, and does "
-            "the broker want a client certificate (ssl_certfile)?",
-            stage="tls",
-            address=address,
-        ) from error
-
-
-_EXPIRED, _WRONG_HOST, _WRONG_ADDRESS = 10, 62, 64
-
-
-def _certificate_advice(code: int) -> str:
-    if code == _EXPIRED:
-        return "it has expired: renew it, or set this machine's clock"
-    if code in (_WRONG_HOST, _WRONG_ADDRESS):
-        return "connect by a name that it holds, or give it this one"
-    return "give the CA that signed it as ssl_cafile"

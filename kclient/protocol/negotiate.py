@@ -32,6 +32,8 @@ class Versions(NamedTuple):
 
     ranges: Mapping[int, tuple[int, int]]
     kafka: str = ""
+    features: Mapping[str, int] = {}
+    """The cluster's finalized features (KIP-584) by name, e.g. ``transaction.version``."""
 
     def choose(
         self, request: type[Message], *, at_most: int | None = None, unstable: bool = False
@@ -80,7 +82,8 @@ def read_answer(frame: Buffer, asked: int) -> Versions | int:
     answer = ApiVersionsResponse.decode(body, 0 if refused else asked)
     ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     if not answer.error_code:
-        return Versions(ranges)
+        finalized = answer.finalized_features
+        return Versions(ranges, features={each.name: each.max_version_level for each in finalized})
     if answer.error_code != _UNSUPPORTED_VERSION or asked == 0:
         raise broker_error(answer.error_code, "the broker would not tell what it speaks")
     return min(ranges.get(API_VERSIONS, (0, 0))[1], asked - 1)
