@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         ConfigResource,
         ConfigSynonym,
     )
+    from kclient.operations.group_views import GroupDescription, MemberDescription
+    from kclient.operations.groups import GroupListing, MemberRef
     from kclient.operations.records import ListedOffset
     from kclient.operations.replicas import Reassignment
     from kclient.operations.topic_views import (
@@ -44,8 +46,12 @@ __all__ = [
     "ConfigResource",
     "ConfigSynonym",
     "CreatedTopic",
+    "GroupDescription",
+    "GroupListing",
     "GroupMetadata",
     "ListedOffset",
+    "MemberDescription",
+    "MemberRef",
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
@@ -72,6 +78,8 @@ _LAZY = {
         for module, names in {
             "cluster": ("BrokerDescription", "ClusterDescription", "VersionRange"),
             "configs": ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"),
+            "group_views": ("GroupDescription", "MemberDescription"),
+            "groups": ("GroupListing", "MemberRef"),
             "records": ("ListedOffset",),
             "replicas": ("Reassignment",),
             "topic_views": ("PartitionDescription", "TopicDescription", "TopicListing"),

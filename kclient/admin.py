@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import UUID
 
 from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router
@@ -19,7 +19,17 @@ from kclient.config import AdminKeywords, AdminOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.errors import PartialFailure, UnsupportedVersion
 from kclient.net.pool import Pool
-from kclient.operations import cluster, configs, records, replicas, topic_views, topics
+from kclient.operations import (
+    cluster,
+    configs,
+    group_offsets,
+    group_views,
+    groups,
+    records,
+    replicas,
+    topic_views,
+    topics,
+)
 from kclient.operations.cluster import ClusterDescription, VersionRange
 from kclient.operations.configs import (
     ConfigChange,
@@ -27,12 +37,16 @@ from kclient.operations.configs import (
     ConfigResource,
     ConfigValue,
 )
+from kclient.operations.given import several
+from kclient.operations.group_offsets import Groups
+from kclient.operations.group_views import GroupDescription
+from kclient.operations.groups import GroupListing, MemberRef
 from kclient.operations.many import CallFor, Many, Results, each_broker, settle, succeeded
 from kclient.operations.records import IsolationLevel, ListedOffset, OffsetSpec
 from kclient.operations.replicas import ElectionType, Reassignment
 from kclient.operations.topic_views import TopicDescription, TopicListing
 from kclient.operations.topics import CreatedTopic, NewPartitions, NewTopic
-from kclient.types import TopicPartition
+from kclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -299,6 +313,124 @@ class Admin:
         }
         return self._gather(configs.replace(settings, validate_only=validate_only), deadline)
 
+    # --- groups ---
+
+    def list_groups(
+        self,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+        timeout: float | None = None,
+    ) -> dict[str, GroupListing]:
+        """Every group of every kind, by id; only those in some ``states``, of some ``types``."""
+        found = self._ask_brokers("listing groups", groups.listing(states, types), timeout)
+        return {each.group_id: each for listed in found.values() for each in listed}
+
+    def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, GroupDescription]:
+        """Members and what each has: of classic, consumer, share and streams groups."""
+        deadline = self._deadline(timeout)
+        pending = [groups.check_group(each) for each in several(group_ids, "group ids")]
+        results: Results[str, GroupDescription] = {}
+        for describe in group_views.KINDS:
+            found = self._try_each(describe(pending, include_authorized_operations), deadline)
+            if results and all(isinstance(each, UnsupportedVersion) for each in found.values()):
+                break
+            results.update(found)
+            pending = [each for each in pending if group_views.is_of_another_kind(found[each])]
+        results.update({each: group_views.not_found(each) for each in pending})
+        return settle("describing groups", results, deadline.seconds)
+
+    def delete_groups(
+        self, group_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, None]:
+        """Delete groups that have no members, with the offsets they have committed."""
+        return self._gather(groups.delete(group_ids), self._deadline(timeout))
+
+    def remove_members(
+        self,
+        group_id: str,
+        members: Iterable[str | MemberRef] | None = None,
+        *,
+        reason: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[MemberRef, None]:
+        """Have a group go on without these members (ids, or MemberRefs), or without any."""
+        deadline = self._deadline(timeout)
+        if members is None:
+            found = self.describe_groups([group_id], timeout=timeout)[group_id].members
+            members = [MemberRef(each.member_id, each.instance_id) for each in found]
+        wanted = groups.read_members(members)
+        return self._gather(groups.remove_members(group_id, wanted, reason), deadline)
+
+    @overload
+    def list_group_offsets(
+        self,
+        group_ids: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]: ...
+
+    @overload
+    def list_group_offsets(
+        self,
+        group_ids: Groups,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]: ...
+
+    def list_group_offsets(
+        self,
+        group_ids: str | Groups,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> (
+        dict[TopicPartition, OffsetAndMetadata] | dict[str, dict[TopicPartition, OffsetAndMetadata]]
+    ):
+        """What a group has committed, by partition; of many groups, by group.
+
+        Partitions without a committed offset are left out. ``require_stable`` waits for
+        transactions that are about to commit (since Kafka 2.5).
+        """
+        deadline = self._deadline(timeout)
+        if isinstance(group_ids, str):
+            with _Single():
+                found = self._group_offsets({group_ids: partitions}, require_stable, deadline)
+            return found[group_ids]
+        return self._group_offsets(group_ids, require_stable, deadline)
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, None]:
+        """Say where a group reads on; it must have no members."""
+        many = group_offsets.alter(groups.check_group(group_id), offsets)
+        return self._gather(many, self._deadline(timeout))
+
+    def delete_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, None]:
+        """Forget what a group has committed in partitions of topics it does not read now."""
+        many = group_offsets.delete(groups.check_group(group_id), partitions)
+        return self._gather(many, self._deadline(timeout))
+
     # --- cluster ---
 
     def describe_cluster(
@@ -348,6 +480,22 @@ class Admin:
         deadline = self._deadline(timeout)
         nodes = sorted(self._metadata.brokers(deadline))
         return self._gather(each_broker(what, nodes, call), deadline)
+
+    def _group_offsets(
+        self,
+        given: Groups,
+        stable: bool,
+        deadline: Deadline,
+    ) -> dict[str, group_offsets.Offsets]:
+        wanted = group_offsets.read_wanted(given)
+        many = group_offsets.fetch(wanted, stable=stable)
+        results: Results[str, group_offsets.Offsets] = self._try_each(many, deadline)
+        for group in wanted if len(wanted) > 1 else ():  # brokers before 3.0: one by one
+            if isinstance(results[group], UnsupportedVersion):
+                alone = group_offsets.fetch({group: wanted[group]}, stable=stable)
+                told: Results[str, group_offsets.Offsets] = self._try_each(alone, deadline)
+                results.update(told)
+        return settle(many.what, results, deadline.seconds)
 
     def _check_width(self, wanted: Iterable[NewTopic], deadline: Deadline) -> None:
         """Refuse more replicas than there are brokers, where that is certain.
