@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kclient.cluster.router import Call, Router
+from kclient.cluster.call import Call
+from kclient.cluster.router import Router
 from kclient.cluster.target import Leader
 from kclient.deadline import Deadline
 from kclient.errors import KafkaError, broker_error

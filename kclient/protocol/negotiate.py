@@ -14,6 +14,7 @@ from kclient.errors import UnsupportedVersion, broker_error
 from kclient.protocol import APIS, Message
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kclient.protocol.since import FIRST_KAFKA
 from kclient.protocol.wire import Buffer
 
 API_VERSIONS = 18
@@ -54,8 +55,11 @@ class Versions(NamedTuple):
         theirs = self.ranges.get(api.key)
         if theirs is None:
             old = f" (it looks like Kafka {self.kafka})" if self.kafka else ""
+            since = FIRST_KAFKA.get(api.key)
+            have = f"Kafka has it since {since}" if since else "it is for brokers only"
             raise UnsupportedVersion(
-                f"the broker does not have {api.name}{old}; kclient speaks v{ours[0]} to v{ours[1]}"
+                f"the broker does not have {api.name}{old}: {have}; "
+                f"kclient speaks v{ours[0]} to v{ours[1]}"
             )
         version = min(ours[1], theirs[1])
         if version < max(ours[0], theirs[0]):
