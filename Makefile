@@ -26,7 +26,7 @@ check: $(VENV)/.stamp
 	$(BIN)/lint-imports
 
 demo: jars
-	$(BIN)/python examples/api_table.py
+	$(BIN)/python examples/demo.py
 
 bench: $(VENV)/.stamp
 	$(BIN)/python -m bench.messages
