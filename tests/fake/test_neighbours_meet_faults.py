@@ -75,7 +75,7 @@ def produce(cluster: FakeCluster, *, in_flight: int = 5) -> None:
         (throttle(50),),
         (wrong_correlation_id(), close_after()),
     ],
-    ids=lambda faults: " and ".join(type(fault).__name__.strip("_") for fault in faults),
+    ids=str,
 )
 def test_an_idempotent_producer_delivers_exactly_once(
     cluster: FakeCluster, faults: tuple[Fault, ...]
