@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from kclient.errors import ConfigError
+from kclient.errors import ConfigError, KafkaTimeout
 
 
 class Deadline:
@@ -21,10 +21,10 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Seconds left. Raises TimeoutError when there are none."""
+        """Seconds left. Raises KafkaTimeout when there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time is up")
+            raise KafkaTimeout(f"the {self.seconds:g} s of this call are over")
         return left
 
     @property
@@ -32,6 +32,17 @@ class Deadline:
         """Whether the moment has passed."""
         return time.monotonic() >= self._end
 
+    def left(self) -> float:
+        """Seconds left, 0 when there are none."""
+        return max(0.0, self._end - time.monotonic())
+
     def within(self, seconds: float) -> Deadline:
         """The earlier of this one and ``seconds`` from now: for a stage with its own limit."""
         return Deadline(min(seconds, self.remaining()))
+
+    def share(self, others: int) -> Deadline:
+        """Half of the time left if there are ``others`` to turn to, else all of it.
+
+        So the first that does not answer cannot use up the time of those after it.
+        """
+        return Deadline(self.remaining() / 2) if others else self

@@ -3,6 +3,7 @@
 KafkaError                  retriable? stale_metadata? picklable
 ├── ConfigError             an option is unknown, malformed or contradicts another
 ├── ClientClosedError       a call after close()
+│   └── ForkedClientError   a call in a child that os.fork made
 ├── SerializationError      a (de)serializer failed; names topic, partition, offset
 │   └── MissingCodec        a compression package is not installed; names the pip line
 ├── KafkaTimeout            also a TimeoutError; `.cause` is the last thing that went wrong
@@ -13,6 +14,8 @@ KafkaError                  retriable? stale_metadata? picklable
 │   └── UnsupportedVersion  also a BrokerError: no common version, or a field it lacks
 ├── BrokerError             a broker answered with an error code: `.code`, `.name`
 │   └── TopicNotFound, NotAuthorized, ... one class for each code users catch
+├── TransactionFailed       the transaction can only be aborted: `.cause`
+│   └── TransactionLost     so is the producer: close it and make another
 ├── DeliveryError           some records were not delivered: `.failures`
 └── PartialFailure          some items of an admin call failed: `.results`, `.failures`
 """
@@ -58,6 +61,10 @@ class ConfigError(KafkaError):
 
 class ClientClosedError(KafkaError):
     """The client was used after ``close()``."""
+
+
+class ForkedClientError(ClientClosedError):
+    """The client was made before ``os.fork`` and used in the child: make one in the child."""
 
 
 class SerializationError(KafkaError):
@@ -162,6 +169,18 @@ class CommitFailed(BrokerError):
     """Offsets were not committed: the group moved on without this member."""
 
     codes = (22, 25, 27, 82, 113)
+
+
+class TransactionFailed(KafkaError):
+    """The transaction in progress can only be aborted; then the next one may begin."""
+
+    def __init__(self, message: str, *, cause: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class TransactionLost(TransactionFailed):
+    """The producer can do no more transactions: close it, and make a new one."""
 
 
 class DeliveryError(KafkaError):

@@ -35,13 +35,17 @@ class _Messages(Mapping[int, type[Message]]):
 
     def __init__(self, suffix: str) -> None:
         self._suffix = suffix
+        self._imported: dict[int, type[Message]] = {}
 
     def __getitem__(self, key: int) -> type[Message]:
+        if key in self._imported:
+            return self._imported[key]
         name = APIS[key].name
         module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
         found: type[Message] = getattr(
             importlib.import_module(f"kclient.protocol.messages.{module}"), name + self._suffix
         )
+        self._imported[key] = found
         return found
 
     def __iter__(self) -> Iterator[int]:

@@ -36,6 +36,8 @@ M = TypeVar("M", bound="Message")
 Buffer = bytes | bytearray | memoryview
 NEWEST = 32767
 ZERO_UUID = UUID(int=0)
+_SECRETS = frozenset({"auth_bytes", "hmac", "salted_password"})
+"""Fields that no repr shows: login tokens, delegation tokens, what SCRAM keeps of a password."""
 
 
 class Field(NamedTuple):
@@ -156,7 +158,7 @@ class Struct:
 
     def __repr__(self) -> str:
         shown = ", ".join(
-            f"{name}={value!r}"
+            f"{name}={'[hidden]' if name in _SECRETS else repr(value)}"
             for name, spec in self.FIELDS.items()
             if (value := getattr(self, name)) != spec.fresh_default()
         )

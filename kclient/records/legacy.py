@@ -6,13 +6,15 @@ value of one wrapper message that has the offset of the last message inside (KIP
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class by any other name
 
 from kclient.compression import Codec, Compression, compress
-from kclient.errors import ProtocolError, SerializationError, UnsupportedVersion
+from kclient.errors import ProtocolError, UnsupportedVersion
+from kclient.records.arrow_rows import ArrowRows
 from kclient.records.batch import (
     CODEC_MASK,
     LENGTH_END,
@@ -22,6 +24,9 @@ from kclient.records.batch import (
     corrupt,
     corrupt_batch,
     decompressed,
+    indexes,
+    not_a_pair,
+    not_bytes,
 )
 from kclient.types import Header, Record
 
@@ -102,7 +107,8 @@ def _unwrap(wrapper: _Message, batch: RecordBatch, max_output: int) -> list[_Mes
     offset, timestamp, _, payload = wrapper
     if payload is None:
         raise corrupt_batch(batch, "a compressed message without a value")
-    messages = _parse(decompressed(batch, memoryview(payload), max_output), batch, inner=True)
+    plain = bytes(decompressed(batch, memoryview(payload), max_output))
+    messages = _parse(plain, batch, inner=True)
     if not messages:
         raise corrupt_batch(batch, "a compressed message without messages")
     if batch.attributes & LOG_APPEND_TIME:
@@ -178,12 +184,63 @@ class MessageSetWriter:
 
         Raises UnsupportedVersion for headers, SerializationError for what is not bytes.
         """
+        self._refuse(headers)
+        self._add(key, value, timestamp, sys.maxsize)
+        return len(self._buffer)
+
+    def append_values(
+        self, values: list[bytes | None], start: int, timestamp: int, limit: int
+    ) -> int:
+        """Add messages without keys; see ``append_pairs``."""
+        pairs: list[tuple[bytes | None, bytes | None]] = [(None, value) for value in values]
+        return self.append_pairs(pairs, start, timestamp, limit)
+
+    def append_pairs(
+        self,
+        pairs: list[tuple[bytes | None, bytes | None]],
+        start: int,
+        timestamp: int,
+        limit: int,
+    ) -> int:
+        """Add keys and values from index ``start`` while ``size`` stays within ``limit``.
+
+        Returns the index of the first one not taken; an empty set takes one in any case.
+        Raises what ``append`` raises; the messages before the wrong one are in the set.
+        """
+        for index in indexes(pairs, start):
+            try:
+                key, value = pairs[index]
+            except (TypeError, ValueError):
+                raise not_a_pair(pairs[index]) from None
+            if not self._add(key, value, timestamp, limit):
+                return index
+        return max(start, len(pairs))
+
+    def append_arrow(self, rows: ArrowRows, start: int, timestamp: int, limit: int) -> int:
+        """Add Arrow rows from index ``start`` while ``size`` stays within ``limit``.
+
+        As ``append_pairs``; ``timestamp`` is for rows that have none of their own.
+        """
+        for row in indexes(rows, start):
+            key, value, headers, time = rows.record(row, timestamp)
+            self._refuse(headers)
+            if not self._add(key, value, time, limit):
+                return row
+        return max(start, len(rows))
+
+    def _refuse(self, headers: Sequence[Header]) -> None:
         if headers:
             raise UnsupportedVersion(f"headers need message format 2, not {self._magic} (KIP-82)")
-        self._buffer += _pack(self._magic, self.count, 0, timestamp, key, value)
+
+    def _add(self, key: bytes | None, value: bytes | None, timestamp: int, limit: int) -> bool:
+        """Add a message unless the set has some already and would exceed ``limit``."""
+        message = _pack(self._magic, self.count, 0, timestamp, key, value)
+        if self.count and len(self._buffer) + len(message) > limit:
+            return False
+        self._buffer += message
         self._latest = max(self._latest, timestamp)
         self.count += 1
-        return len(self._buffer)
+        return True
 
     def seal(
         self,
@@ -245,5 +302,5 @@ def _field(data: object) -> bytes:
     if data is None:
         return b"\xff\xff\xff\xff"
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise SerializationError(f"keys and values are bytes or None, not {type(data).__name__}")
+        raise not_bytes(data)
     return _INT32.pack(memoryview(data).nbytes) + data

@@ -146,9 +146,11 @@ def brokers(address: str) -> set[int]:
         return set()
 
 
-def create_topic(address: str, topic: str, *, replicas: int = 1, version: int = 7) -> UUID:
-    """Create a topic of one partition, and return its id once it has a leader."""
-    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=replicas)
+def create_topic(
+    address: str, topic: str, *, partitions: int = 1, replicas: int = 1, version: int = 7
+) -> UUID:
+    """Create a topic, and return its id once partition 0 has a leader."""
+    wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas)
     with Wire(address) as wire:
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
         (made,) = wire.ask(request, CreateTopicsResponse, version).topics

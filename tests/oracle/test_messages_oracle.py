@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +18,8 @@ from kclient.protocol.messages.consumer_protocol import (
 )
 from kclient.protocol.messages.headers import RequestHeader, ResponseHeader
 from kclient.protocol.wire import Field
-from kclient.testing import jars
-from kclient.testing.toolchain import java_command
+
+from .java import run_java
 
 NEWEST, OLDER = "4.3.1", "3.9.1"
 EMBEDDED: tuple[type[Message], ...] = (
@@ -42,15 +41,6 @@ class Vector(NamedTuple):
         return f"{self.cls.__name__} v{self.version} {self.fill}"
 
 
-def run_java(version: str, source: Path, stdin: str) -> str:
-    command = [java_command(), "-cp", jars.classpath(version), str(source)]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, encoding="utf-8", timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
 def java_name(cls: type[Message]) -> str:
     return cls.__name__ if cls.__name__.startswith("ConsumerProtocol") else f"{cls.__name__}Data"
 
@@ -58,8 +48,8 @@ def java_name(cls: type[Message]) -> str:
 def vectors_from(version: str, wanted: set[tuple[type[Message], int]]) -> Iterator[Vector]:
     by_name = {java_name(cls): cls for cls, _ in wanted}
     asked = sorted(f"{java_name(cls)} {number}" for cls, number in wanted)
-    out = run_java(version, Path(__file__).with_name("MessageOracle.java"), "\n".join(asked))
-    for line in out.splitlines():
+    source = Path(__file__).with_name("MessageOracle.java")
+    for line in run_java(version, source, "\n".join(asked)):
         name, number, fill, wire, values = line.split("\t")
         yield Vector(by_name[name], int(number), fill, bytes.fromhex(wire), json.loads(values))
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +13,9 @@ import pytest
 
 from kclient.records import batches, control_type, decode, encode, open_batch, read_batch
 from kclient.records.batch import ControlType, RecordBatch
-from kclient.testing import jars
-from kclient.testing.toolchain import java_command
 from kclient.types import Header, Record, TimestampType
+
+from .java import run_java
 
 JAVA_VERSIONS = ("3.9.1", "4.3.1")
 SOURCE = Path(__file__).with_name("RecordOracle.java")
@@ -130,7 +128,6 @@ def both(name: str, magic: int, codec: str, rows: list[Row], **more: Any) -> Cas
     return Case(name, {"batches": [spec(magic, plain, rows, **more)]}, ours)
 
 
-@lru_cache(maxsize=1)
 def cases() -> tuple[Case, ...]:
     return (*user_cases(), *broker_cases())
 
@@ -204,34 +201,42 @@ def transaction_cases() -> Iterator[Case]:
 class Oracle:
     """Java's answers to all cases."""
 
-    def __init__(self, version: str, folder: Path) -> None:
-        self.cases = cases()
+    def __init__(self, version: str, folder: Path, cases: tuple[Case, ...]) -> None:
+        self.cases = cases
         self.ours = [case for case in self.cases if case.ours is not None]
         tasks = [case.task for case in self.cases]
         tasks += [{"bytes": case.ours.hex()} for case in self.ours if case.ours]
-        answers = run_java(version, folder, "\n".join(json.dumps(task) for task in tasks))
+        stdin = "\n".join(json.dumps(task) for task in tasks)
+        lines = run_java(version, source_for(version, folder), stdin)
+        answers: list[Spec] = [json.loads(line) for line in lines]
         self.written = answers[: len(self.cases)]
         self.read = answers[len(self.cases) :]
         assert len(self.read) == len(self.ours)
 
 
-def run_java(version: str, folder: Path, stdin: str) -> list[Spec]:
-    source = SOURCE
-    if version.startswith("4."):  # these classes moved, all but TimestampType
-        text = SOURCE.read_text().replace(".common.record.", ".common.record.internal.")
-        source = folder / SOURCE.name
-        source.write_text(text.replace("internal.TimestampType", "TimestampType"))
-    command = [java_command(), "-Xmx1g", "-cp", jars.classpath(version), str(source)]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, encoding="utf-8", timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def source_for(version: str, folder: Path) -> Path:
+    if not version.startswith("4."):
+        return SOURCE
+    # These classes moved, all but TimestampType.
+    text = SOURCE.read_text().replace(".common.record.", ".common.record.internal.")
+    source = folder / SOURCE.name
+    source.write_text(text.replace("internal.TimestampType", "TimestampType"))
+    return source
+
+
+asked: dict[str, Oracle] = {}
+"""By version of Java's client, which is asked once: the twins write the same."""
 
 
 @pytest.fixture(scope="module", params=JAVA_VERSIONS)
-def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    return Oracle(request.param, tmp_path_factory.mktemp("oracle"))
+def java(
+    request: pytest.FixtureRequest, twin: str, tmp_path_factory: pytest.TempPathFactory
+) -> Oracle:
+    version, ours = request.param, cases()
+    if version not in asked:
+        asked[version] = Oracle(version, tmp_path_factory.mktemp("oracle"), ours)
+    assert ours == asked[version].cases, f"{twin} does not write what the other twin wrote"
+    return asked[version]
 
 
 # --- what we say ---------------------------------------------------------------------------
