@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from kclient.config import ClientOptions
 from kclient.deadline import Deadline
 from kclient.errors import KafkaError, KafkaTimeout
 
 if TYPE_CHECKING:
-    from tenacity import RetryCallState
+    from tenacity import RetryCallState, Retrying
 
 T = TypeVar("T")
 _JITTER = 0.2
@@ -42,7 +42,25 @@ def retry(
     Errors that are ``retriable`` are tried again, after ``forget(error)`` has dropped what
     is stale. Raises KafkaTimeout, with the last error as its cause, or the error itself.
     """
-    import tenacity
+    try:
+        return attempt()
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        first: list[KafkaError] = [error]
+
+    def again() -> T:
+        if first:  # the attempt that has failed already counts as the first
+            raise first.pop()
+        return attempt()
+
+    return _retrying(what, deadline, backoff, forget)(again)
+
+
+def _retrying(
+    what: str, deadline: Deadline, backoff: Backoff, forget: Callable[[KafkaError], None]
+) -> Retrying:
+    import tenacity  # costs 30 ms, which most clients never need
 
     def wait(state: RetryCallState) -> float:
         return backoff.seconds(state.attempt_number)
@@ -53,7 +71,7 @@ def retry(
         forget(error)
         return True
 
-    def give_up(state: RetryCallState) -> T:
+    def give_up(state: RetryCallState) -> NoReturn:
         error = state.outcome.exception() if state.outcome else None
         cause = error.cause if isinstance(error, KafkaTimeout) and error.cause else error
         raise KafkaTimeout(
@@ -62,10 +80,9 @@ def retry(
             cause=cause,
         ) from error
 
-    retrying = tenacity.Retrying(
+    return tenacity.Retrying(
         retry=tenacity.retry_if_exception(should_retry),
         wait=wait,
         stop=lambda state: state.upcoming_sleep >= deadline.left(),
         retry_error_callback=give_up,
     )
-    return retrying(attempt)

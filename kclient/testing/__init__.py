@@ -1,4 +1,4 @@
-"""A real Apache Kafka for tests: ``LocalKafka``, and the pytest fixtures made of it."""
+"""Kafka for tests: ``LocalKafka`` is a real one, ``FakeCluster`` one with scripted faults."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from kclient.testing.errors import FetchFailed, MissingTool, StartFailed
 
 if TYPE_CHECKING:
+    from kclient.testing.fake import FakeCluster
     from kclient.testing.local_kafka import LocalKafka
 
-__all__ = ["FetchFailed", "LocalKafka", "MissingTool", "StartFailed"]
+__all__ = ["FakeCluster", "FetchFailed", "LocalKafka", "MissingTool", "StartFailed"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from kclient.testing.local_kafka import LocalKafka
 
         return LocalKafka
+    if name == "FakeCluster":
+        from kclient.testing.fake import FakeCluster
+
+        return FakeCluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
