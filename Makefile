@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
 SOURCES := kclient tests tools examples bench setup.py
 
-.PHONY: test test-brokers test-container check demo bench fuzz messages tools jars clean
+.PHONY: test test-brokers test-container check demo bench fuzz messages tools jars kerberos clean
 
-test: jars
+test: jars kerberos
 	$(BIN)/python -m pytest
 
 # Brokers of every age; their jars are fetched at first use.
@@ -41,11 +41,15 @@ messages: jars
 jars: $(VENV)/.stamp tools
 	$(BIN)/python -m kclient.testing.jars $(KAFKA_VERSIONS)
 
+# The key server and library for the tests of GSSAPI, where they can be had.
+kerberos: $(VENV)/.stamp
+	@tools/install_krb5.sh $(BIN)/python
+
 tools:
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 	  { echo "kclient's tests need Java 17 and Maven: on Debian, apt-get install openjdk-17-jdk-headless maven" >&2; exit 1; }
 
-$(VENV)/.stamp: pyproject.toml setup.py
+$(VENV)/.stamp: pyproject.toml setup.py $(wildcard kclient/records/_compiled*.p[yx]*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@

@@ -14,6 +14,8 @@ KafkaError                  retriable? stale_metadata? picklable
 │   └── UnsupportedVersion  also a BrokerError: no common version, or a field it lacks
 ├── BrokerError             a broker answered with an error code: `.code`, `.name`
 │   └── TopicNotFound, NotAuthorized, ... one class for each code users catch
+├── TransactionFailed       the transaction can only be aborted: `.cause`
+│   └── TransactionLost     so is the producer: close it and make another
 ├── DeliveryError           some records were not delivered: `.failures`
 └── PartialFailure          some items of an admin call failed: `.results`, `.failures`
 """
@@ -167,6 +169,18 @@ class CommitFailed(BrokerError):
     """Offsets were not committed: the group moved on without this member."""
 
     codes = (22, 25, 27, 82, 113)
+
+
+class TransactionFailed(KafkaError):
+    """The transaction in progress can only be aborted; then the next one may begin."""
+
+    def __init__(self, message: str, *, cause: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class TransactionLost(TransactionFailed):
+    """The producer can do no more transactions: close it, and make a new one."""
 
 
 class DeliveryError(KafkaError):

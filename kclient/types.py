@@ -42,6 +42,13 @@ class Record(NamedTuple):
     leader_epoch: int = -1
 
 
+class Batch(NamedTuple):
+    """Records of one partition, in order."""
+
+    tp: TopicPartition
+    records: list[Record]
+
+
 class ProducerRecord(NamedTuple):
     """A record to write. ``timestamp_ms`` None means "now, when it is sent"."""
 
@@ -60,3 +67,20 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit: that of the next record to read. ``metadata`` is the user's text."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class GroupMetadata(NamedTuple):
+    """A member of a consumer group, for offsets inside a transaction (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -34,8 +34,8 @@ from kclient.types import TopicPartition
 _log = logging.getLogger(__name__)
 LANE = "metadata"
 _REBOOTSTRAP_REQUIRED = 129
-_UNKNOWN_TOPIC = 3
-_TOPIC_GRACE = 2.0  # seconds in which a topic that was just made may be unknown to a broker
+UNKNOWN_TOPIC = 3
+TOPIC_GRACE = 2.0  # seconds in which a topic that was just made may be unknown to a broker
 
 
 class Metadata:
@@ -89,7 +89,7 @@ class Metadata:
         known = self._fresh_topic(name)
         if known is not None:
             return known
-        patience = time.monotonic() + (deadline.left() if create else _TOPIC_GRACE)
+        patience = time.monotonic() + (deadline.left() if create else TOPIC_GRACE)
 
         def attempt() -> TopicView:
             is_new = name not in self.view.topics
@@ -172,16 +172,16 @@ class Metadata:
 
     def _found(self, name: str, *, is_final: bool) -> TopicView:
         topic = self.view.topics.get(name)
-        code = _UNKNOWN_TOPIC if topic is None else topic.error_code
+        code = UNKNOWN_TOPIC if topic is None else topic.error_code
         if topic is not None and not code and topic.partitions:
             return topic
         error = broker_error(
-            code or _UNKNOWN_TOPIC,
+            code or UNKNOWN_TOPIC,
             f"topic {name!r} cannot be used; check its name, that it exists "
             "(Admin.create_topic), and this user's rights",
             topic=name,
         )
-        if code == _UNKNOWN_TOPIC and is_final:
+        if code == UNKNOWN_TOPIC and is_final:
             error.retriable = False
         raise error
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from kclient.cluster.metadata import LANE, Metadata
+from kclient.cluster.call import Call
+from kclient.cluster.metadata import LANE, TOPIC_GRACE, UNKNOWN_TOPIC, Metadata
 from kclient.cluster.retry import Backoff, retry
 from kclient.cluster.target import (
     Anywhere,
@@ -25,6 +26,7 @@ from kclient.errors import (
     BrokerError,
     KafkaError,
     KafkaTimeout,
+    TopicNotFound,
     TransportError,
     UnsupportedVersion,
     broker_error,
@@ -44,19 +46,6 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 _LEADER_NOT_AVAILABLE = 5
 _MOVED = (15, 16, 41)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROLLER
-
-
-@dataclass(frozen=True)
-class Call(Generic[T]):
-    """A request by its API, how to build it in a version, and how to read its answer.
-
-    ``read`` returns the result, or raises what the answer's error code says; a retriable
-    error has the whole call tried again.
-    """
-
-    api: type[Message]
-    build: Callable[[int], Message]
-    read: Callable[[Message], T]
 
 
 class Router:
@@ -106,7 +95,8 @@ class Router:
                     limit = deadline.share(len(calls) - count)
                     connection = stack.enter_context(self._pool.lease(endpoint, lane, limit))
                     call = calls[endpoint]
-                    connection.send(call.build(connection.version_of(call.api)), limit)
+                    version = _version(call, connection)
+                    connection.send(call.build(version), limit, version=version)
                     asked[endpoint] = connection
                 except KafkaError as error:
                     results[endpoint] = error
@@ -137,17 +127,22 @@ class Router:
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
+        patience = time.monotonic() + TOPIC_GRACE
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
                 if wait >= deadline.left():
                     break
-                threading.Event().wait(wait)
+                time.sleep(wait)
             failures += 1
             results.update(self._gather_once(pending, target, call, deadline, lane))
             pending = [item for item in pending if _is_retriable(results[item])]
             for item in pending:
-                self.forget(target(item), results[item])
+                error = results[item]
+                self.forget(target(item), error)
+                if isinstance(error, TopicNotFound) and time.monotonic() > patience:
+                    error.retriable = False
+            pending = [item for item in pending if _is_retriable(results[item])]
         return results
 
     def _gather_once(
@@ -161,17 +156,15 @@ class Router:
         results: dict[K, T | KafkaError] = {}
         groups: dict[Endpoint, list[K]] = {}
         try:
-            lost = self._locate_coordinators([target(item) for item in items], deadline)
+            places = self._locate_all({target(item) for item in items}, deadline)
         except KafkaError as error:
             return dict.fromkeys(items, error)
         for item in items:
-            where = target(item)
-            try:
-                if where in lost:
-                    raise lost[where]
-                groups.setdefault(self.locate(where, deadline), []).append(item)
-            except KafkaError as error:
-                results[item] = error
+            place = places[target(item)]
+            if isinstance(place, KafkaError):
+                results[item] = place
+            else:
+                groups.setdefault(place, []).append(item)
         calls = {endpoint: call(group) for endpoint, group in groups.items()}
         for endpoint, answer in self.ask_each(calls, deadline, lane=lane).items():
             if isinstance(answer, KafkaError):
@@ -180,6 +173,26 @@ class Router:
                 missing = TransportError(f"{endpoint} left this item out of its answer")
                 results.update({item: answer.get(item, missing) for item in groups[endpoint]})
         return results
+
+    def _locate_all(
+        self, targets: Collection[Target], deadline: Deadline
+    ) -> dict[Target, Endpoint | KafkaError]:
+        """Where each target is, or why not; what is unknown is asked for together."""
+        places: dict[Target, Endpoint | KafkaError] = {}
+        lost = self._locate_coordinators(targets, deadline)
+        self._learn_topics([each.tp for each in targets if isinstance(each, Leader)], deadline)
+        for each in targets:
+            try:
+                if each in lost:
+                    raise lost[each]
+                places[each] = (
+                    self._known_leader(each.tp)
+                    if isinstance(each, Leader)
+                    else self.locate(each, deadline)
+                )
+            except KafkaError as error:
+                places[each] = error
+        return places
 
     # --- finding brokers ---
 
@@ -220,20 +233,41 @@ class Router:
 
     def _ask_one(self, endpoint: Endpoint, call: Call[T], deadline: Deadline, lane: str) -> T:
         with self._pool.lease(endpoint, lane, deadline) as connection:
-            version = connection.version_of(call.api)
+            version = _version(call, connection)
             limit = deadline.within(self._request_seconds)
             answer = connection.ask(call.build(version), version, limit)
         return call.read(answer)
 
     def _leader(self, tp: TopicPartition, deadline: Deadline) -> Endpoint:
-        topic = self._metadata.topic(tp.topic, deadline)
+        self._metadata.topic(tp.topic, deadline)
+        return self._known_leader(tp)
+
+    def _learn_topics(self, tps: Sequence[TopicPartition], deadline: Deadline) -> None:
+        """Have the metadata know these topics, all by one request."""
+        view = self._metadata.view
+        unknown = {tp.topic for tp in tps if view.leader(tp) is None}
+        if unknown or (tps and self._metadata.is_old):
+            self._metadata.refresh(deadline, unknown)
+
+    def _known_leader(self, tp: TopicPartition) -> Endpoint:
         leader = self._metadata.leader(tp.topic, tp.partition)
         if leader is not None:
             return leader
         self._metadata.mark_stale()
+        topic = self._metadata.view.topics.get(tp.topic)
+        code = UNKNOWN_TOPIC if topic is None else topic.error_code
+        if topic is None or code:
+            raise broker_error(
+                code,
+                f"topic {tp.topic!r} cannot be used; check its name, that it exists "
+                "(Admin.create_topic), and this user's rights",
+                topic=tp.topic,
+            )
         if tp.partition not in topic.partitions:
             known = f"it has {len(topic.partitions)}, from 0"
-            raise broker_error(3, f"topic {tp.topic!r} has no partition {tp.partition}: {known}")
+            raise broker_error(
+                UNKNOWN_TOPIC, f"topic {tp.topic!r} has no partition {tp.partition}: {known}"
+            )
         raise broker_error(
             _LEADER_NOT_AVAILABLE, f"{tp.topic}[{tp.partition}] has no leader at the moment"
         )
@@ -278,6 +312,13 @@ class Router:
                 self._coordinators.pop(target, None)
         elif not isinstance(target, Anywhere):
             self._metadata.mark_stale()
+
+
+def _version(call: Call[T], connection: Connection) -> int:
+    """The version to speak with a broker. Raises UnsupportedVersion."""
+    if call.at_most is None:
+        return connection.version_of(call.api)
+    return connection.versions.choose(call.api, at_most=call.at_most)
 
 
 def _is_retriable(result: object) -> bool:

@@ -26,13 +26,18 @@ def read_caps(text: str) -> dict[str, int]:
     return {name.strip(): int(version) for name, version in pairs}
 
 
-class ClientOptions(TypedDict, total=False):
-    """Options of all clients; times end in ``_ms``, sizes are bytes."""
+def read_pairs(text: str) -> dict[str, str]:
+    """Read ``"a=1,b=2"``. Raises ValueError for another form."""
+    pairs = (item.partition("=") for item in text.split(",") if item.strip())
+    found = {key.strip(): value.strip() for key, _, value in pairs}
+    if not all(found) or not all(found.values()):
+        raise ValueError(text)
+    return found
 
-    bootstrap_servers: Annotated[
-        str | Sequence[str],
-        Option(REQUIRED, kafka=("metadata.broker.list",)),
-    ]
+
+class ClientKeywords(TypedDict, total=False):
+    """Options of all clients, by keyword; times end in ``_ms``, sizes are bytes."""
+
     client_id: Annotated[str, Option("kclient")]
     client_rack: Annotated[str, Option("")]
     request_timeout_ms: Annotated[int, Option(30_000, at_least=1, kafka=("socket.timeout.ms",))]
@@ -78,18 +83,42 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauth_token_provider: Annotated[Callable[[], Any] | None, Option(None)]
     """Returns a token, or a token and when it ends (seconds since the epoch)."""
     sasl_oauthbearer_token_endpoint_url: Annotated[str | None, Option(None)]
-    sasl_oauthbearer_client_id: Annotated[str | None, Option(None)]
-    sasl_oauthbearer_client_secret: Annotated[str | None, Option(None, secret=True)]
+    """An https address, asked for tokens by the client credentials grant."""
+    sasl_oauthbearer_client_id: Annotated[
+        str | None, Option(None, kafka=("sasl.oauthbearer.client.credentials.client.id",))
+    ]
+    sasl_oauthbearer_client_secret: Annotated[
+        str | None,
+        Option(None, secret=True, kafka=("sasl.oauthbearer.client.credentials.client.secret",)),
+    ]
     sasl_oauthbearer_scope: Annotated[str | None, Option(None)]
-    sasl_oauthbearer_extensions: Annotated[Mapping[str, str], Option({})]
+    sasl_oauthbearer_header_urlencode: Annotated[bool, Option(False)]
+    """Encode the client's id and secret before they are sent: some providers insist (RFC 6749)."""
+    sasl_oauthbearer_extensions: Annotated[Mapping[str, str], Option({}, read=read_pairs)]
     sasl_kerberos_service_name: Annotated[str, Option("kafka")]
     sasl_kerberos_principal: Annotated[str | None, Option(None)]
+    sasl_kerberos_keytab: Annotated[str | None, Option(None)]
+    """A file with the principal's key, in place of a ticket from ``kinit``."""
     sasl_aws_region: Annotated[str | None, Option(None)]
     sasl_aws_access_key_id: Annotated[str | None, Option(None)]
     sasl_aws_secret_access_key: Annotated[str | None, Option(None, secret=True)]
     sasl_aws_session_token: Annotated[str | None, Option(None, secret=True)]
     """The AWS options default to the environment's ``AWS_...`` variables."""
+    sasl_aws_credentials_provider: Annotated[Callable[[], Any] | None, Option(None)]
+    """Called for each login: returns a key id, its secret, and a session token or None."""
 
 
-class AdminOptions(ClientOptions, total=False):
-    """Options of ``Admin``."""
+class ClientOptions(ClientKeywords, total=False):
+    """Every option of a client, resolved."""
+
+    bootstrap_servers: Annotated[
+        str | Sequence[str], Option(REQUIRED, kafka=("metadata.broker.list",))
+    ]
+
+
+class AdminKeywords(ClientKeywords, total=False):
+    """Options of ``Admin``, by keyword."""
+
+
+class AdminOptions(AdminKeywords, ClientOptions, total=False):
+    """Every option of ``Admin``, resolved."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from kclient.config.client import ClientOptions
+from kclient.config.client import ClientKeywords, ClientOptions
 from kclient.config.option import Option
 
 Deserializer = Callable[[bytes], Any]
@@ -17,8 +17,8 @@ def read_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
-class ConsumerOptions(ClientOptions, total=False):
-    """Options of ``Consumer``; times end in ``_ms``, sizes are bytes."""
+class ConsumerKeywords(ClientKeywords, total=False):
+    """Options of ``Consumer``, by keyword; times end in ``_ms``, sizes are bytes."""
 
     group_id: Annotated[str | None, Option(None)]
     group_instance_id: Annotated[str | None, Option(None)]
@@ -47,3 +47,7 @@ class ConsumerOptions(ClientOptions, total=False):
     allow_auto_create_topics: Annotated[bool, Option(False)]
     key_deserializer: Annotated[Deserializer | None, Option(None)]
     value_deserializer: Annotated[Deserializer | None, Option(None)]
+
+
+class ConsumerOptions(ConsumerKeywords, ClientOptions, total=False):
+    """Every option of ``Consumer``, resolved."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from kclient.config.client import ClientOptions
+from kclient.config.client import ClientKeywords, ClientOptions
 from kclient.config.option import Option
 
 Serializer = Callable[[Any], "bytes | None"]
@@ -17,8 +17,8 @@ def read_acks(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
-class ProducerOptions(ClientOptions, total=False):
-    """Options of ``Producer``; times end in ``_ms``, sizes are bytes."""
+class ProducerKeywords(ClientKeywords, total=False):
+    """Options of ``Producer``, by keyword; times end in ``_ms``, sizes are bytes."""
 
     acks: Annotated[
         int | str,
@@ -40,3 +40,7 @@ class ProducerOptions(ClientOptions, total=False):
     value_serializer: Annotated[Serializer | None, Option(None)]
     transactional_id: Annotated[str | None, Option(None)]
     transaction_timeout_ms: Annotated[int, Option(60_000, at_least=1)]
+
+
+class ProducerOptions(ProducerKeywords, ClientOptions, total=False):
+    """Every option of ``Producer``, resolved."""

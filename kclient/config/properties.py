@@ -21,6 +21,7 @@ _MEANINGLESS = re.compile(
     r"(key|value)\.(de)?serializer|.*\.class(es)?|interceptor\..*|metric.*|auto\.include\.jmx.*"
     r"|ssl\.(protocol|provider|enabled\.protocols|engine\.factory\.class|.*manager\.algorithm)"
     r"|client\.dns\.lookup|sasl\.login\..*|security\.providers|enable\.metrics\.push"
+    r"|sasl\.kerberos\.(kinit|ticket|min)\..*|sasl\.oauthbearer\.method"
 )
 _SPECIAL = (
     "sasl.jaas.config",
@@ -126,6 +127,7 @@ def _jaas(text: str) -> dict[str, Any]:
         "scope": "sasl_oauthbearer_scope",
         "serviceName": "sasl_kerberos_service_name",
         "principal": "sasl_kerberos_principal",
+        "keyTab": "sasl_kerberos_keytab",
     }
     values: dict[str, Any] = {}
     for key, quoted in _JAAS_PAIR.findall(text):

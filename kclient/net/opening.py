@@ -40,6 +40,8 @@ class Opener:
     options: ClientOptions
     security: Security
     caps: dict[int, int] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    """The cluster's finalized features, as the last broker told them."""
     _known: dict[str, Versions | None] = field(default_factory=dict)
     """By address: the versions of a broker that cannot say, None for one that can."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -63,7 +65,7 @@ class Opener:
 
     def log_in(self, connection: Connection, deadline: Deadline, *, again: bool = False) -> None:
         """Authenticate, for the first time or ``again`` (KIP-368), if the options say so."""
-        mechanism = self.security.mechanism(connection.endpoint.host)
+        mechanism = self.security.mechanism(connection.endpoint.host, deadline)
         if mechanism is not None:
             lifetime = authenticate(
                 connection, mechanism, connection.versions, deadline, again=again
@@ -98,6 +100,7 @@ class Opener:
             line.close()
             raise
         self._remember(address, versions if versions.kafka else None)
+        self.features = versions.features or self.features
         return line, versions
 
     def _remember(self, address: str, versions: Versions | None) -> None:

@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kclient.config import ClientOptions
@@ -119,6 +119,11 @@ class Pool:
             self._opener.forget(connection.address)
             slot.connection = None
         slot.lock.release()
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """The cluster's finalized features by name, as the broker last connected to told."""
+        return self._opener.features
 
     def check_usable(self) -> None:
         """Raise ClientClosedError after ``close``, ForkedClientError in a forked child."""

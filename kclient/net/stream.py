@@ -18,6 +18,7 @@ from kclient.deadline import Deadline
 from kclient.errors import KafkaError, KafkaTimeout, ProtocolError, TransportError
 from kclient.net.dialing import dial, resolve
 from kclient.net.endpoint import Endpoint
+from kclient.net.handshake import shake_hands, tls_failure
 from kclient.protocol.wire import Buffer
 
 DEFAULT_MAX_FRAME = 512 * 1024 * 1024
@@ -99,7 +100,7 @@ class Stream:
         except _NOT_NOW:
             return
         except OSError as error:
-            raise self._broken(error, "sending") from error
+            raise self._broken(self._alert() or error, "sending") from error
 
     def _push_once(self) -> None:
         waiting = self._unsent
@@ -244,7 +245,20 @@ class Stream:
         with contextlib.suppress(OSError):
             self._sock.close()
 
+    def _alert(self) -> ssl.SSLError | None:
+        """Why the broker hung up, if it said so by TLS: the alert waits to be read."""
+        if self._is_tls:
+            try:
+                self._sock.recv(1)
+            except ssl.SSLError as alert:
+                return None if isinstance(alert, _NOT_NOW) or not alert.reason else alert
+            except OSError:
+                pass
+        return None
+
     def _broken(self, error: OSError, doing: str) -> KafkaError:
+        if isinstance(error, ssl.SSLError):
+            return tls_failure(error, self.address)
         text = f"{self.address}: {error} while {doing}"
         if isinstance(error, TimeoutError):
             return KafkaTimeout(text, cause=error, address=self.address)
@@ -277,7 +291,8 @@ def connect(
 
     The name is resolved anew each time. With ``tls`` the handshake is done too, and the
     certificate checked against ``host``. ``buffers`` are the system's, for sending and
-    receiving, in bytes; -1 leaves them. Raises TransportError or KafkaTimeout.
+    receiving, in bytes; -1 leaves them. Raises TransportError, KafkaTimeout, or
+    AuthenticationError for a certificate.
     """
     address = Endpoint(-1, host, port).address
     sock = dial(resolve(host, port, deadline), address, deadline)
@@ -291,44 +306,8 @@ def connect(
             if size >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
         if tls is not None:
-            sock = _wrap(sock, host, address, tls, deadline)
+            sock = shake_hands(sock, host, address, tls, deadline)
     except BaseException:
         sock.close()
         raise
     return Stream(sock, address, max_frame)
-
-
-def _wrap(
-    sock: socket.socket, host: str, address: str, tls: ssl.SSLContext, deadline: Deadline
-) -> ssl.SSLSocket:
-    sock.settimeout(deadline.remaining())
-    try:
-        return tls.wrap_socket(sock, server_hostname=host)
-    except ssl.SSLCertVerificationError as error:
-        raise TransportError(
-            f"{address}: the broker's certificate is refused: {error.verify_message}; "
-            f"{_certificate_advice(error.verify_code)}",
-            stage="tls",
-            address=address,
-        ) from error
-    except TimeoutError as error:
-        text = f"{address}: no answer to the TLS handshake; is it a plaintext port?"
-        raise KafkaTimeout(text, cause=error, stage="tls", address=address) from error
-    except OSError as error:
-        raise TransportError(
-            f"{address}: the TLS handshake failed ({error}); does this port speak TLS, and does "
-            "the broker want a client certificate (ssl_certfile)?",
-            stage="tls",
-            address=address,
-        ) from error
-
-
-_EXPIRED, _WRONG_HOST, _WRONG_ADDRESS = 10, 62, 64
-
-
-def _certificate_advice(code: int) -> str:
-    if code == _EXPIRED:
-        return "it has expired: renew it, or set this machine's clock"
-    if code in (_WRONG_HOST, _WRONG_ADDRESS):
-        return "connect by a name that it holds, or give it this one"
-    return "give the CA that signed it as ssl_cafile"

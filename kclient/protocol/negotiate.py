@@ -14,6 +14,7 @@ from kclient.errors import UnsupportedVersion, broker_error
 from kclient.protocol import APIS, Message
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kclient.protocol.since import FIRST_KAFKA
 from kclient.protocol.wire import Buffer
 
 API_VERSIONS = 18
@@ -31,6 +32,8 @@ class Versions(NamedTuple):
 
     ranges: Mapping[int, tuple[int, int]]
     kafka: str = ""
+    features: Mapping[str, int] = {}
+    """The cluster's finalized features (KIP-584) by name, e.g. ``transaction.version``."""
 
     def speaks(self, request: Message, version: int) -> bool:
         """Whether the broker takes this request in ``version``."""
@@ -52,8 +55,11 @@ class Versions(NamedTuple):
         theirs = self.ranges.get(api.key)
         if theirs is None:
             old = f" (it looks like Kafka {self.kafka})" if self.kafka else ""
+            since = FIRST_KAFKA.get(api.key)
+            have = f"Kafka has it since {since}" if since else "it is for brokers only"
             raise UnsupportedVersion(
-                f"the broker does not have {api.name}{old}; kclient speaks v{ours[0]} to v{ours[1]}"
+                f"the broker does not have {api.name}{old}: {have}; "
+                f"kclient speaks v{ours[0]} to v{ours[1]}"
             )
         version = min(ours[1], theirs[1])
         if version < max(ours[0], theirs[0]):
@@ -81,7 +87,8 @@ def read_answer(frame: Buffer, asked: int) -> Versions | int:
     answer = ApiVersionsResponse.decode(body, 0 if refused else asked)
     ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     if not answer.error_code:
-        return Versions(ranges)
+        finalized = answer.finalized_features
+        return Versions(ranges, features={each.name: each.max_version_level for each in finalized})
     if answer.error_code != _UNSUPPORTED_VERSION or asked == 0:
         raise broker_error(answer.error_code, "the broker would not tell what it speaks")
     return min(ranges.get(API_VERSIONS, (0, 0))[1], asked - 1)

@@ -24,9 +24,11 @@ from kclient.testing.probe import listed_brokers, zookeeper_answers, zookeeper_n
 from kclient.testing.process import JavaProcess, Watchdog
 from kclient.testing.releases import Release
 from kclient.testing.settings import (
+    Listener,
     NodeAddress,
     common_properties,
     kraft_properties,
+    with_listeners,
     write_log_settings,
     write_properties,
     zoo_cfg,
@@ -50,6 +52,7 @@ class Plan:
     start_timeout: float
     heap_mb: int
     jvm_flags: tuple[str, ...]
+    listeners: tuple[Listener, ...] = ()
 
 
 class Cluster:
@@ -197,7 +200,12 @@ class Cluster:
         return self._leases[-1].port
 
     def _address(self, node: int) -> NodeAddress:
-        return NodeAddress(node, self._lease(), 0 if self.plan.zookeeper else self._lease())
+        return NodeAddress(
+            node,
+            self._lease(),
+            0 if self.plan.zookeeper else self._lease(),
+            {listener.name: self._lease() for listener in self.plan.listeners},
+        )
 
     def _settings_file(self, node: int) -> Path:
         return self.folder / f"node{node}.properties"
@@ -213,6 +221,8 @@ class Cluster:
             else:
                 properties |= kraft_properties(address, list(self.addresses.values()))
                 format_data(data, self.plan.release.version, self.cluster_id, node)
+            if self.plan.listeners:
+                properties = with_listeners(properties, address, self.plan.listeners)
             write_properties(self._settings_file(node), properties | dict(self.plan.properties))
 
     def _start_zookeeper(self, deadline: float) -> None:

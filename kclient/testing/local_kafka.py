@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from kclient.config.client import PROTOCOLS
 from kclient.errors import ClientClosedError, ConfigError
 from kclient.testing.cluster import Cluster, Plan
-from kclient.testing.ports import HOST
+from kclient.testing.ports import HOST, HOST_NAME
 from kclient.testing.releases import DEFAULT_VERSION, Release, find_release
+from kclient.testing.settings import Listener
 
 _log = logging.getLogger(__name__)
+_OUR_LISTENERS = ("PLAINTEXT", "CONTROLLER")
 
 PropertyValue = str | int | float
 """A server property; True and False are written the Java way."""
@@ -39,6 +42,10 @@ class LocalKafka:
             in-sync replicas is 2. On KRaft each broker is a controller too, so a majority
             has to be up.
         properties: more ``server.properties`` for each broker; they win over ours.
+        listeners: more ports to listen on, besides the plaintext one: the properties of each
+            by its name, without Kafka's prefix ``listener.name.<name>.``. The name is its
+            protocol (``SASL_SSL``), or the property ``security.protocol`` says it. Brokers
+            advertise them by the name ``localhost``; see ``listener()``.
         zookeeper: True runs a version that has both (3.9) with ZooKeeper instead of KRaft.
         log_dir: where the brokers' output goes, and stays; else into a temporary folder.
         start_timeout: seconds until the cluster, or a node started later, must serve.
@@ -56,6 +63,7 @@ class LocalKafka:
         brokers: int = 1,
         *,
         properties: Mapping[str, PropertyValue] | None = None,
+        listeners: Mapping[str, Mapping[str, PropertyValue]] | None = None,
         zookeeper: bool = False,
         log_dir: str | os.PathLike[str] | None = None,
         start_timeout: float = 120.0,
@@ -74,6 +82,7 @@ class LocalKafka:
             start_timeout=start_timeout,
             heap_mb=heap_mb or release.heap_mb,
             jvm_flags=tuple(jvm_flags),
+            listeners=_read_listeners(release, listeners or {}),
         )
         self._cluster: Cluster | None = None
         self._owner = 0
@@ -175,6 +184,13 @@ class LocalKafka:
         """Return ``host:port`` of one broker."""
         return f"{HOST}:{self._checked(node).addresses[node].port}"
 
+    def listener(self, name: str, node: int = 1) -> str:
+        """Return ``host:port`` of a listener of one broker. Raises ConfigError for others."""
+        ports = self._checked(node).addresses[node].more_ports
+        if name not in ports:
+            raise ConfigError(f"there is no listener {name!r}, only {list(ports)}")
+        return f"{HOST_NAME}:{ports[name]}"
+
     def running(self, node: int) -> bool:
         """Whether the broker's process runs."""
         return self._checked(node).running(node)
@@ -217,6 +233,24 @@ def _needs_zookeeper(release: Release, wanted: bool) -> bool:
     if wanted and release.number >= (4,):
         raise ConfigError(f"Kafka {release.version} cannot run with ZooKeeper: 4.0 dropped it")
     return wanted or not release.kraft
+
+
+def _read_listeners(
+    release: Release, listeners: Mapping[str, Mapping[str, PropertyValue]]
+) -> tuple[Listener, ...]:
+    if listeners and release.number < (0, 9):
+        raise ConfigError(f"Kafka {release.version} has one listener: more came with 0.9")
+    found = []
+    for name, given in listeners.items():
+        properties = {key: _java_text(value) for key, value in given.items()}
+        protocol = properties.pop("security.protocol", name)
+        if name in _OUR_LISTENERS or protocol not in PROTOCOLS:
+            raise ConfigError(
+                f"listener {name!r}: its name is neither of {_OUR_LISTENERS}, and its "
+                f"security.protocol one of {PROTOCOLS}, not {protocol!r}"
+            )
+        found.append(Listener(name, protocol, properties))
+    return tuple(found)
 
 
 def _java_text(value: PropertyValue) -> str:

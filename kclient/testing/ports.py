@@ -13,6 +13,7 @@ from pathlib import Path
 from kclient.errors import KafkaError
 
 HOST = "127.0.0.1"
+HOST_NAME = "localhost"
 # Below the range from which systems number outgoing connections (32768 up on Linux, 49152 up
 # elsewhere): there, a port found free may be in use a second later, when the JVM binds it.
 _RANGE = range(20_000, 32_000)

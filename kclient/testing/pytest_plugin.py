@@ -1,4 +1,4 @@
-"""Fixtures for users' own tests: ``local_kafka`` and ``local_kafka_factory``.
+"""Fixtures for users' own tests: ``local_kafka``, ``local_kafka_factory``, ``fake_cluster``.
 
 Loaded by every pytest run where kclient is installed, so nothing is imported or started
 before a test asks for it.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from kclient.testing.fake import FakeCluster
     from kclient.testing.local_kafka import LocalKafka
 
 _kept_logs = pytest.StashKey[list[str]]()
@@ -50,6 +51,18 @@ def local_kafka_factory(request: pytest.FixtureRequest) -> Iterator[Callable[...
             return kafka.open()
 
         yield start
+
+
+@pytest.fixture
+def fake_cluster() -> Iterator[Callable[..., FakeCluster]]:
+    """Start fake clusters; takes FakeCluster's arguments, returns it running.
+
+    All end with the test, which fails if something went wrong inside of them.
+    """
+    from kclient.testing.fake import FakeCluster
+
+    with ExitStack() as stack:
+        yield lambda *args, **options: stack.enter_context(FakeCluster(*args, **options))
 
 
 def pytest_terminal_summary(

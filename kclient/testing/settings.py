@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kclient.testing.ports import HOST
+from kclient.testing.ports import HOST, HOST_NAME
 from kclient.testing.releases import Release
 
 SESSION_TIMEOUT_MS = 6000
@@ -20,6 +20,40 @@ class NodeAddress:
     node: int
     port: int
     controller_port: int = 0
+    more_ports: Mapping[str, int] = field(default_factory=dict)
+    """The ports of listeners besides the plaintext one, by their names."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listener besides the plaintext one; its properties are without ``listener.name.``."""
+
+    name: str
+    protocol: str
+    properties: Mapping[str, str]
+
+
+def with_listeners(
+    properties: Mapping[str, str], address: NodeAddress, listeners: Sequence[Listener]
+) -> dict[str, str]:
+    """Return a node's properties with more listeners, advertised by a name: TLS checks it."""
+    known = properties.get("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
+    bound, advertised = [properties["listeners"]], [f"PLAINTEXT://{HOST}:{address.port}"]
+    protocols, own = [known], {}
+    for each in listeners:
+        port = address.more_ports[each.name]
+        bound.append(f"{each.name}://{HOST}:{port}")
+        advertised.append(f"{each.name}://{HOST_NAME}:{port}")
+        protocols.append(f"{each.name}:{each.protocol}")
+        prefix = f"listener.name.{each.name.lower()}"
+        own.update({f"{prefix}.{key}": value for key, value in each.properties.items()})
+    return {
+        **properties,
+        "listeners": ",".join(bound),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(protocols),
+        **own,
+    }
 
 
 def kraft_properties(address: NodeAddress, all_nodes: Sequence[NodeAddress]) -> dict[str, str]:

@@ -66,6 +66,11 @@ def produce_by_librdkafka(cluster: FakeCluster, count: int = COUNT, **options: o
     assert failures == []
 
 
+def read_so_far(consumer: confluent_kafka.Consumer) -> int:
+    """Records before the positions of the consumer's partitions."""
+    return sum(max(tp.offset, 0) for tp in consumer.position(consumer.assignment()))
+
+
 def values(cluster: FakeCluster, partitions: int) -> list[bytes]:
     found = [
         record.value or b""
@@ -81,16 +86,14 @@ EXPECTED = [b"%d" % number for number in range(COUNT)]
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_librdkafka_produces(compression: str) -> None:
     with FakeCluster(brokers=3, topics={"orders": 3}) as cluster:
-        produce_by_librdkafka(cluster, compression_type=compression)
+        produce_by_librdkafka(cluster, compression_type=compression, enable_idempotence=True)
         assert values(cluster, 3) == EXPECTED
         assert cluster.malformed == []
 
 
 def test_kafka_python_produces_and_reads() -> None:
     with FakeCluster(brokers=2, topics={"orders": 2}) as cluster:
-        producer = KafkaProducer(
-            bootstrap_servers=cluster.bootstrap_servers, enable_idempotence=False
-        )
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
         for number in range(COUNT):
             producer.send("orders", b"%d" % number)
         producer.flush(30)
@@ -130,4 +133,134 @@ def test_librdkafka_reads() -> None:
 
             poll_until(poll, lambda: len(found) >= COUNT)
         assert sorted(found, key=int) == EXPECTED
+        assert cluster.malformed == []
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "KIP-848"])
+def test_librdkafka_shares_a_topic_in_a_group(strategy: str) -> None:
+    with FakeCluster(brokers=2, topics={"orders": 4}, group_heartbeat_interval_ms=100) as cluster:
+        produce_by_librdkafka(cluster)
+        options: dict[str, object] = {"enable_auto_commit": False}
+        if strategy == "KIP-848":
+            options["group_protocol"] = "consumer"
+        else:
+            options |= {"partition_assignment_strategy": strategy, "heartbeat_interval_ms": 100}
+        found: list[bytes] = []
+
+        def poll(consumer: confluent_kafka.Consumer) -> None:
+            message = consumer.poll(0.05)
+            if message is not None:
+                assert message.error() is None
+                found.append(message.value() or b"")
+
+        with (
+            librdkafka_consumer(cluster, **options) as one,
+            librdkafka_consumer(cluster, **options) as two,
+        ):
+            one.subscribe(["orders"])
+            poll_until(lambda: poll(one), lambda: len(one.assignment()) == 4)
+            two.subscribe(["orders"])
+
+            def both() -> None:
+                poll(one)
+                poll(two)
+
+            poll_until(both, lambda: [len(c.assignment()) for c in (one, two)] == [2, 2])
+            poll_until(both, lambda: read_so_far(one) + read_so_far(two) == COUNT)
+            assert set(found) == set(EXPECTED)
+            for consumer in (one, two):
+                consumer.commit(asynchronous=False)
+            committed = one.committed(
+                [confluent_kafka.TopicPartition("orders", index) for index in range(4)], 10
+            )
+            ends = [len(cluster.records(TopicPartition("orders", index))) for index in range(4)]
+            assert [tp.offset for tp in committed] == ends
+        assert cluster.malformed == []
+
+
+def test_kafka_python_joins_a_group_and_commits() -> None:
+    with FakeCluster(brokers=2, topics={"orders": 2}) as cluster:
+        produce_by_librdkafka(cluster)
+        consumer = KafkaConsumer(
+            "orders",
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            group_id="readers",
+        )
+        found: list[bytes] = []
+
+        def poll() -> None:
+            for records in consumer.poll(timeout_ms=200).values():
+                found.extend(record.value for record in records)
+
+        poll_until(poll, lambda: len(found) >= COUNT)
+        consumer.commit()
+        ends = [len(cluster.records(TopicPartition("orders", index))) for index in range(2)]
+        assert [consumer.committed(TheirTopicPartition("orders", n)) for n in range(2)] == ends
+        consumer.close()
+        assert cluster.requests("LeaveGroup")
+        assert cluster.malformed == []
+
+
+@pytest.mark.parametrize("transaction_version", [0, 2])
+def test_librdkafka_writes_in_transactions(transaction_version: int) -> None:
+    with FakeCluster(
+        brokers=2, topics={"orders": 1}, transaction_version=transaction_version
+    ) as cluster:
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t"}
+        )
+        producer.init_transactions(10)
+        for value, commit in ((b"1", True), (b"2", False), (b"3", True)):
+            producer.begin_transaction()
+            producer.produce("orders", value)
+            if commit:
+                producer.commit_transaction(10)
+            else:
+                assert producer.flush(10) == 0
+                producer.abort_transaction(10)
+        assert [r.value for r in cluster.records(TP)] == [b"1", b"2", b"3"]
+        with librdkafka_consumer(cluster, isolation_level="read_committed") as consumer:
+            consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+            found: list[bytes] = []
+
+            def poll() -> None:
+                message = consumer.poll(0.1)
+                if message is not None:
+                    found.append(message.value() or b"")
+
+            poll_until(poll, lambda: len(found) >= 2)
+        assert found == [b"1", b"3"]
+        assert cluster.malformed == []
+
+
+def test_librdkafka_commits_offsets_in_a_transaction() -> None:
+    with FakeCluster(brokers=2, topics={"orders": 1}) as cluster:
+        produce_by_librdkafka(cluster, 10)
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "t"}
+        )
+        producer.init_transactions(10)
+        with librdkafka_consumer(cluster, enable_auto_commit=False) as consumer:
+            consumer.subscribe(["orders"])
+            found: list[object] = []
+
+            def poll() -> None:
+                message = consumer.poll(0.1)
+                if message is not None:
+                    found.append(message)
+
+            poll_until(poll, lambda: len(found) == 10)
+            where = [confluent_kafka.TopicPartition("orders", 0)]
+            for commit, expected in ((False, -1001), (True, 10)):
+                producer.begin_transaction()
+                producer.send_offsets_to_transaction(
+                    consumer.position(where), consumer.consumer_group_metadata(), 10
+                )
+                if commit:
+                    producer.commit_transaction(10)
+                else:
+                    producer.abort_transaction(10)
+                assert consumer.committed(where, 10)[0].offset == expected
         assert cluster.malformed == []

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from kclient.testing import LocalKafka
+
 from . import lanes
+from .logins import Secured, start_secured
 
 _lane = pytest.StashKey[str]()
 
@@ -25,6 +28,14 @@ def bootstrap_servers(request: pytest.FixtureRequest) -> Iterator[str]:
         with lanes.container() as (address, image):
             stash[_lane] = f"a container of {image} on {address}"
             yield address
+
+
+@pytest.fixture(scope="session")
+def secured(
+    tmp_path_factory: pytest.TempPathFactory, local_kafka_factory: Callable[..., LocalKafka]
+) -> Secured:
+    """A broker with a port for every way to log in."""
+    return start_secured(tmp_path_factory.mktemp("secured"), local_kafka_factory)
 
 
 def pytest_terminal_summary(

@@ -76,6 +76,7 @@ class Call:
 
     def topic(self, name: str, topic_id: UUID | None = None) -> Topic:
         """The topic by its name, or by ``topic_id`` if one is given; or a Refusal."""
+        self.check()
         if topic_id is not None:
             return self.state.topic_by_id(topic_id)
         return self.state.topic(name)

@@ -83,6 +83,9 @@ class FakeCluster:
         silent = isinstance(speaks, Versions) and speaks.kafka == _SILENT
         return Node(number, HOST, 0, self._racks.get(number), versions, silent)
 
+    def __repr__(self) -> str:
+        return f"<FakeCluster {self.bootstrap_servers if self._brokers else '(closed)'}>"
+
     # --- life -------------------------------------------------------------------------------
 
     def __enter__(self) -> FakeCluster:
@@ -261,6 +264,12 @@ class FakeCluster:
     def move_coordinator(self, key: str, node: int) -> None:
         """Let another broker coordinate a group or transactional id; nothing is lost."""
         self._state.move_coordinator(key, node)
+
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed."""
+        with self._state.changed:
+            offsets = self._state.groups.offsets(group_id).committed
+            return {tp: committed.offset for tp, committed in offsets.items()}
 
     # --- script and journal -------------------------------------------------------------------
 

@@ -20,6 +20,14 @@ class SeenRequest(NamedTuple):
     message: Message
     connection: int = 0
 
+    def __repr__(self) -> str:
+        # A token may hold a password.
+        message = "(hidden)" if self.api == "SaslAuthenticate" else repr(self.message)
+        return (
+            f"<{self.api} v{self.version} #{self.correlation_id} from {self.client_id!r} "
+            f"to broker {self.node}: {message}>"
+        )
+
 
 class Journal:
     """The requests so far; ``changed`` guards them and tells of new ones."""

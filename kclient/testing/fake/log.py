@@ -144,7 +144,7 @@ class PartitionLog:
         return found
 
     def _batches_from(self, offset: int) -> Iterator[StoredBatch]:
-        position = bisect_left([batch.last_offset for batch in self.batches], offset)
+        position = bisect_left(self.batches, offset, key=lambda batch: batch.last_offset)
         return iter(self.batches[position:])
 
     def aborted_between(self, offset: int, end: int) -> list[Aborted]:

@@ -54,8 +54,9 @@ class Sequences:
         for written in known.batches:
             if (written.first, written.last) == (first, last):
                 return written.offset
-        if known.batches and first != (known.batches[-1].last + 1) % _SEQUENCES:
-            if before_kip_360 and last <= known.batches[-1].last:
+        newest = known.batches[-1].last if known.batches else -1
+        if first != (newest + 1) % _SEQUENCES:
+            if before_kip_360 and last <= newest:
                 raise Refusal(Code.DUPLICATE_SEQUENCE_NUMBER)
             raise Refusal(Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
         return None

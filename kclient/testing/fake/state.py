@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Condition
@@ -9,11 +10,14 @@ from uuid import UUID
 from zlib import crc32
 
 from kclient.errors import ConfigError, ProtocolError
+from kclient.records import ControlType
 from kclient.testing.fake.codes import Code, Refusal
 from kclient.testing.fake.fetch_sessions import FetchSessions
+from kclient.testing.fake.groups import Groups
 from kclient.testing.fake.journal import Journal
 from kclient.testing.fake.script import Script
 from kclient.testing.fake.topics import NO_LEADER, Partition, Topic
+from kclient.testing.fake.transactions import ProducerIdentity, Transactions
 from kclient.types import TopicPartition
 
 
@@ -61,6 +65,8 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.journal = Journal(self.changed)
         self.script = Script(self.changed)
+        self.groups = Groups()
+        self.transactions = Transactions(self)
         self.malformed: list[ProtocolError] = []
         self._topics_made = 0
         self._moved_coordinators: dict[str, int] = {}
@@ -189,6 +195,25 @@ class ClusterState:
         """Let another broker coordinate ``key``; it knows all that the old one did."""
         with self.changed:
             self._moved_coordinators[key] = self.node(node_id).id
+            self.changed.notify_all()
+
+    # --- transactions and time ----------------------------------------------------------------
+
+    def mark(self, tp: TopicPartition, producer: ProducerIdentity, kind: ControlType) -> None:
+        """Write a transaction's marker into a log; a deleted topic needs none."""
+        topic = self.topics.get(tp.topic)
+        if topic is not None:
+            partition = topic.partitions[tp.partition]
+            partition.log.append_marker(*producer, kind, partition.leader_epoch)
+
+    def settle(self, group_id: str, producer_id: int, *, commit: bool) -> None:
+        """Take or throw away the offsets that a group got in a transaction."""
+        self.groups.offsets(group_id).end_transaction(producer_id, commit=commit)
+
+    def tick(self) -> None:
+        """Do what time makes due: silent members leave, late transactions are aborted."""
+        now = time.monotonic()
+        if self.groups.tick(now) | self.transactions.tick(now):
             self.changed.notify_all()
 
 

@@ -29,6 +29,11 @@ class Partition:
         if node != NO_LEADER:
             self.log.begin_epoch(self.leader_epoch)
 
+    def move_to(self, replicas: Sequence[int]) -> None:
+        """Have other replicas, the first of which leads."""
+        self.replicas = list(replicas)
+        self.lead_by(self.replicas[0])
+
     def elect(self, alive: Collection[int]) -> None:
         """Keep the leader if it is alive, else take the first replica that is."""
         if self.leader in alive:

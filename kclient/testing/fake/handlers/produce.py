@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from kclient.compression import Codec
 from kclient.protocol import Message
 from kclient.protocol.messages.produce import (
@@ -21,6 +23,8 @@ from kclient.testing.fake.handlers.leadership import endpoints, new_leader
 from kclient.testing.fake.handlers.registry import handles
 from kclient.testing.fake.log import check_batches
 from kclient.testing.fake.topics import Partition, Topic
+from kclient.testing.fake.transactions import ProducerIdentity
+from kclient.types import TopicPartition
 
 _NO_ACKS, _ONE_ACK, _ALL_ACKS = 0, 1, -1
 _PRODUCE = 0
@@ -100,8 +104,12 @@ def _append(
     batches = check_batches(data.records or b"")
     _check_format(call, topic, batches, len(data.records or b""))
     batch = batches[0]
+    if batch.producer_id >= 0 and min(batch.producer_epoch, batch.base_sequence) < 0:
+        raise Refusal(Code.INVALID_RECORD)
     if batch.producer_id < 0:
         return partition.log.append(data.records or b"", partition.leader_epoch)
+    if batch.is_transactional:
+        _join_transaction(call, request, batch, TopicPartition(topic.name, partition.index))
     newest = call.node.versions[_PRODUCE][1]
     # Produce v8 came with Kafka 2.4, just before KIP-360 changed what an unknown producer gets.
     written = partition.log.sequences.check(batch, before_kip_360=newest < 8)
@@ -110,6 +118,22 @@ def _append(
     offset = partition.log.append(data.records or b"", partition.leader_epoch)
     partition.log.sequences.remember(batch, offset)
     return offset
+
+
+def _join_transaction(
+    call: Call, request: ProduceRequest, batch: RecordBatch, tp: TopicPartition
+) -> None:
+    """Check that the partition is in the producer's transaction; since v12 it gets there so."""
+    transactions = call.state.transactions
+    producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+    transaction = transactions.check(
+        request.transactional_id or "", producer, Code.INVALID_PRODUCER_EPOCH
+    )
+    if call.version >= 12:
+        transactions.add(transaction, time.monotonic(), partitions=[tp])
+    elif tp not in transaction.partitions:
+        old = call.version < 11  # TRANSACTION_ABORTABLE came with Produce v11 (KIP-890)
+        raise Refusal(Code.INVALID_TXN_STATE if old else Code.TRANSACTION_ABORTABLE)
 
 
 def _check_format(call: Call, topic: Topic, batches: list[RecordBatch], size: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from kclient.protocol import RESPONSES, Message
 from kclient.testing.fake.call import Call
 from kclient.testing.fake.codes import Refusal
 
 M = TypeVar("M", bound=Message)
+P = ParamSpec("P")
 Handler = Callable[[Call, M], "Message | None"]
 
 
@@ -43,6 +44,7 @@ def handle(call: Call) -> Message | None:
     key = call.seen.message.API_KEY
     assert key is not None
     entry = HANDLERS[key]
+    call.state.tick()
     try:
         if not entry.itemised:
             call.check()
@@ -53,10 +55,10 @@ def handle(call: Call) -> Message | None:
         return made
 
 
-def code_of(action: Callable[[], object]) -> int:
+def code_of(action: Callable[P, object], *args: P.args, **options: P.kwargs) -> int:
     """Do something, and tell the error code that it was refused with; 0 if it was not."""
     try:
-        action()
+        action(*args, **options)
     except Refusal as refusal:
         return refusal.code
     return 0

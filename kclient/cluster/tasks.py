@@ -1,0 +1,64 @@
+"""Slow errands of an engine, each in a thread of its own, so that no broker delays another.
+
+Connecting to a broker that does not answer takes seconds, in which the others' batches go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+
+from kclient.errors import KafkaError
+
+
+class Tasks:
+    """Errands by key; at most one of a key is under way."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()  # guards the two below
+        self._running: set[Hashable] = set()
+        self._finished: list[tuple[Hashable, object]] = []
+
+    def start(self, key: Hashable, work: Callable[[], object]) -> None:
+        """Begin an errand, unless one of this key is under way."""
+        with self._lock:
+            if key in self._running:
+                return
+            self._running.add(key)
+        name = f"kclient-{key[0] if isinstance(key, tuple) else key}"
+        threading.Thread(target=self._run, args=(key, work), name=name, daemon=True).start()
+
+    def is_running(self, key: Hashable) -> bool:
+        """Whether an errand of this key is under way, or its result not collected."""
+        return key in self._running
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._running
+
+    def collect(self) -> list[tuple[Hashable, object]]:
+        """Keys and results of errands that have ended; an error is a result."""
+        if not self._finished:
+            return []
+        with self._lock:
+            finished, self._finished = self._finished, []
+            self._running.difference_update(key for key, _ in finished)
+        return finished
+
+    def _run(self, key: Hashable, work: Callable[[], object]) -> None:
+        try:
+            result: object = work()
+        except Exception as error:
+            result = error if isinstance(error, KafkaError) else _wrapped(error)
+        with self._lock:
+            self._finished.append((key, result))
+        self._wake()
+
+
+def _wrapped(error: Exception) -> KafkaError:
+    """A bug of ours must reach the caller too."""
+    wrapped = KafkaError(f"unexpected {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
