@@ -18,6 +18,7 @@ from kclient.version import __version__
 
 if TYPE_CHECKING:
     from kclient.admin import Admin
+    from kclient.cluster.diagnosis import Diagnosis, diagnose
     from kclient.consumer import Consumer
     from kclient.operations.cluster import BrokerDescription, ClusterDescription, VersionRange
     from kclient.operations.configs import (
@@ -48,6 +49,7 @@ __all__ = [
     "ConfigSynonym",
     "Consumer",
     "CreatedTopic",
+    "Diagnosis",
     "GroupDescription",
     "GroupListing",
     "GroupMetadata",
@@ -69,13 +71,16 @@ __all__ = [
     "TopicPartition",
     "VersionRange",
     "__version__",
+    "diagnose",
 ]
 
 # Imported when first asked for: a script that only produces should not pay for the rest.
 _LAZY = {
     "Admin": "kclient.admin",
     "Consumer": "kclient.consumer",
+    "Diagnosis": "kclient.cluster.diagnosis",
     "Producer": "kclient.producer",
+    "diagnose": "kclient.cluster.diagnosis",
     **{
         name: f"kclient.operations.{module}"
         for module, names in {

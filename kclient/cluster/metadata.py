@@ -280,7 +280,7 @@ class Metadata:
         known = self.view.cluster_id
         if not known or not cluster_id or known == cluster_id:
             return self.view
-        if not endpoint.is_bootstrap:
+        if endpoint.address not in {each.address for each in self._bootstrap}:
             raise TransportError(
                 f"{endpoint} belongs to cluster {cluster_id!r} now, not to {known!r}",
                 address=endpoint.address,

@@ -53,14 +53,19 @@ class Opener:
         Raises TransportError, KafkaTimeout, AuthenticationError or ProtocolError, each with
         the stage it happened at and what to do.
         """
-        line, versions = self._negotiated(endpoint, deadline)
-        connection = Connection(line, endpoint, client_id=self.options["client_id"], caps=self.caps)
-        connection.agree(versions)
+        connection = self.negotiate(endpoint, deadline)
         try:
             self.log_in(connection, deadline)
         except BaseException:
             connection.close()
             raise
+        return connection
+
+    def negotiate(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
+        """Connect and agree on versions; who we are is still to be said. Raises as ``open``."""
+        line, versions = self._negotiated(endpoint, deadline)
+        connection = Connection(line, endpoint, client_id=self.options["client_id"], caps=self.caps)
+        connection.agree(versions)
         return connection
 
     def log_in(self, connection: Connection, deadline: Deadline, *, again: bool = False) -> None:
