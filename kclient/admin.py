@@ -13,23 +13,32 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import UUID
 
-from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router
+from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router, Target
 from kclient.cluster.recent import RecentTopics
 from kclient.config import AdminKeywords, AdminOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.errors import PartialFailure, UnsupportedVersion
 from kclient.net.pool import Pool
 from kclient.operations import (
+    acls,
     cluster,
     configs,
+    features,
     group_offsets,
     group_views,
     groups,
+    log_dirs,
+    quorum,
+    quotas,
     records,
     replicas,
+    scram,
+    tokens,
     topic_views,
     topics,
+    transactions,
 )
+from kclient.operations.acls import AclBinding, AclFilter
 from kclient.operations.cluster import ClusterDescription, VersionRange
 from kclient.operations.configs import (
     ConfigChange,
@@ -37,15 +46,27 @@ from kclient.operations.configs import (
     ConfigResource,
     ConfigValue,
 )
+from kclient.operations.features import Features, FeatureUpdate
 from kclient.operations.given import several
 from kclient.operations.group_offsets import Groups
 from kclient.operations.group_views import GroupDescription
 from kclient.operations.groups import GroupListing, MemberRef
+from kclient.operations.log_dirs import LogDir, Replica
 from kclient.operations.many import CallFor, Many, Results, each_broker, settle, succeeded
+from kclient.operations.quorum import Quorum
+from kclient.operations.quotas import QuotaEntity
 from kclient.operations.records import IsolationLevel, ListedOffset, OffsetSpec
 from kclient.operations.replicas import ElectionType, Reassignment
+from kclient.operations.scram import ScramCredential, ScramDeletion, ScramUpsert
+from kclient.operations.tokens import DelegationToken
 from kclient.operations.topic_views import TopicDescription, TopicListing
 from kclient.operations.topics import CreatedTopic, NewPartitions, NewTopic
+from kclient.operations.transactions import (
+    ProducerIdAndEpoch,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+)
 from kclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -431,6 +452,161 @@ class Admin:
         many = group_offsets.delete(groups.check_group(group_id), partitions)
         return self._gather(many, self._deadline(timeout))
 
+    # --- access ---
+
+    def describe_acls(
+        self, wanted: AclFilter | AclBinding | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """The ACLs that fit a filter, or all."""
+        return self._ask(ANY, acls.describe(wanted or AclFilter()), timeout)
+
+    def create_acls(
+        self, bindings: Iterable[AclBinding], *, timeout: float | None = None
+    ) -> dict[AclBinding, None]:
+        """Grant or deny; what is so already is no error."""
+        return self._gather(acls.create(bindings), self._deadline(timeout))
+
+    def delete_acls(
+        self, filters: Iterable[AclFilter | AclBinding], *, timeout: float | None = None
+    ) -> dict[AclFilter | AclBinding, list[AclBinding]]:
+        """Take away the ACLs that fit; tell for each filter which ones those were."""
+        return self._gather(acls.delete(filters), self._deadline(timeout))
+
+    def describe_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> dict[str, tuple[ScramCredential, ...]]:
+        """The SCRAM logins of users, or of all who have one; passwords are known to nobody."""
+        results = self._ask(CONTROLLER, scram.describe(users), timeout)
+        return settle("describing SCRAM credentials", results, 0)
+
+    def alter_scram_credentials(
+        self, changes: Iterable[ScramUpsert | ScramDeletion], *, timeout: float | None = None
+    ) -> dict[str, None]:
+        """Set passwords and take logins away; users succeed or fail each for themselves."""
+        return self._gather(scram.alter(changes), self._deadline(timeout))
+
+    def create_delegation_token(
+        self,
+        *,
+        renewers: Iterable[str] = (),
+        owner: str | None = None,
+        max_lifetime_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """A token to log in with, of this user or of another ``owner`` (``"User:alice"``).
+
+        This Admin must have logged in itself, and not by a token.
+        """
+        call = tokens.create(renewers, owner, max_lifetime_ms)
+        return self._ask(CONTROLLER, call, timeout)
+
+    def renew_delegation_token(
+        self,
+        token: DelegationToken | bytes,
+        *,
+        renew_period_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Let a token, or one by its HMAC, live longer; tell when it ends, in ms."""
+        call = tokens.renew(tokens.hmac_of(token), renew_period_ms)
+        return self._ask(CONTROLLER, call, timeout)
+
+    def expire_delegation_token(
+        self,
+        token: DelegationToken | bytes,
+        *,
+        expiry_period_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Let a token, or one by its HMAC, end: at once, or after a while; tell when, in ms."""
+        call = tokens.expire(tokens.hmac_of(token), expiry_period_ms)
+        return self._ask(CONTROLLER, call, timeout)
+
+    def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[DelegationToken]:
+        """The tokens of these principals (``"User:alice"``), or all that this user may see."""
+        return self._ask(ANY, tokens.describe(owners), timeout)
+
+    def describe_client_quotas(
+        self,
+        *,
+        user: str | None = None,
+        client_id: str | None = None,
+        ip: str | None = None,
+        strict: bool = False,
+        timeout: float | None = None,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Quotas, of all or of those that fit: a name, QUOTA_DEFAULT, or QUOTA_ANY.
+
+        ``strict`` leaves out those that are also for something else.
+        """
+        wanted = {"user": user, "client-id": client_id, "ip": ip}
+        return self._ask(ANY, quotas.describe(wanted, strict), timeout)
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[QuotaEntity, None]:
+        """Set quotas, such as ``producer_byte_rate``; None takes one away."""
+        many = quotas.alter(changes, validate_only=validate_only)
+        return self._gather(many, self._deadline(timeout))
+
+    # --- transactions ---
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+        id_pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, TransactionListing]:
+        """Every transactional id, or only some of them."""
+        call = transactions.listing(states, producer_ids, longer_than_ms, id_pattern)
+        found = self._ask_brokers("listing transactions", call, timeout)
+        return {each.transactional_id: each for listed in found.values() for each in listed}
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """Transactional ids, and the partitions of the transactions they are in."""
+        return self._gather(transactions.describe(transactional_ids), self._deadline(timeout))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """Who writes to partitions by transactions or idempotently."""
+        return self._gather(transactions.describe_producers(partitions), self._deadline(timeout))
+
+    def abort_transaction(
+        self, partition: TopicPartition, producer: ProducerState, *, timeout: float | None = None
+    ) -> None:
+        """End the hanging transaction of a producer, one of ``describe_producers``.
+
+        It is for a transaction that its coordinator has forgotten and that keeps readers of
+        committed records waiting; for all others see ``fence_producers``.
+        """
+        with _Single():
+            self._gather(transactions.abort(partition, producer), self._deadline(timeout))
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, ProducerIdAndEpoch]:
+        """Shut out the producers of transactional ids, and abort their transactions."""
+        deadline = self._deadline(timeout)
+        results: Results[str, ProducerIdAndEpoch] = {}
+        for each in several(transactional_ids, "transactional ids"):
+            done: Results[str, ProducerIdAndEpoch] = self._try_each(
+                transactions.fence(each), deadline
+            )
+            results.update(done)
+        return settle("fencing producers", results, deadline.seconds)
+
     # --- cluster ---
 
     def describe_cluster(
@@ -454,6 +630,43 @@ class Admin:
         """What each broker speaks: the versions of each API, by node id."""
         return self._ask_brokers("asking for versions", cluster.api_versions(), timeout)
 
+    def describe_log_dirs(
+        self,
+        nodes: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout: float | None = None,
+    ) -> dict[int, dict[str, LogDir]]:
+        """Directories of brokers by node id and path, with the replicas in them and their sizes."""
+        return self._ask_brokers(
+            "describing log directories", log_dirs.describe(partitions), timeout, nodes
+        )
+
+    def alter_replica_log_dirs(
+        self, moves: Mapping[Replica, str], *, timeout: float | None = None
+    ) -> dict[Replica, None]:
+        """Move replicas to other directories of their brokers; it only starts here."""
+        return self._gather(log_dirs.alter(moves), self._deadline(timeout))
+
+    def describe_features(self, *, timeout: float | None = None) -> Features:
+        """The features that the cluster uses, and the levels it could use."""
+        return self._ask(ANY, features.describe(), timeout)
+
+    def update_features(
+        self,
+        updates: Mapping[str, int | FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, None]:
+        """Set the levels of features: all of them, or none if one cannot be."""
+        many = features.update(updates, validate_only=validate_only)
+        return self._gather(many, self._deadline(timeout))
+
+    def describe_quorum(self, *, timeout: float | None = None) -> Quorum:
+        """The controllers of a KRaft cluster: who leads, and how far the others are."""
+        return self._ask(ANY, quorum.describe(), timeout)
+
     # --- how it is done ---
 
     def _deadline(self, timeout: float | None) -> Deadline:
@@ -475,11 +688,20 @@ class Admin:
 
         return self._router.gather(many.items, many.target, call, deadline)
 
-    def _ask_brokers(self, what: str, call: Call[T], timeout: float | None) -> dict[int, T]:
-        """Ask every broker of the cluster the same."""
+    def _ask(self, target: Target, call: Call[T], timeout: float | None) -> T:
+        return self._router.ask(target, call, self._deadline(timeout))
+
+    def _ask_brokers(
+        self,
+        what: str,
+        call: Call[T],
+        timeout: float | None,
+        nodes: Iterable[int] | None = None,
+    ) -> dict[int, T]:
+        """Ask these brokers, or every one of the cluster, the same."""
         deadline = self._deadline(timeout)
-        nodes = sorted(self._metadata.brokers(deadline))
-        return self._gather(each_broker(what, nodes, call), deadline)
+        chosen = sorted(self._metadata.brokers(deadline) if nodes is None else nodes)
+        return self._gather(each_broker(what, chosen, call), deadline)
 
     def _group_offsets(
         self,
