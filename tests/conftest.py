@@ -46,5 +46,5 @@ def selected(name: str) -> interface.Implementation:
     except ConfigError as error:
         compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
         if shutil.which(compiler):
-            pytest.fail(f"{error}; here is one: python setup.py build_ext --inplace")
+            pytest.fail(f"{error}; here is one, {compiler}: pip install --editable .")
         pytest.skip(f"no C compiler ({compiler}), so no compiled twin")
