@@ -9,11 +9,18 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
 
 from kclient.errors import ConfigError
 from kclient.records import interface
 
 FORCED = os.environ.get("KCLIENT_IMPL")
+
+# The same examples each time, however slow the machine: a run that fails can be repeated.
+# HYPOTHESIS_PROFILE=wander looks for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("wander", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_report_header() -> str:

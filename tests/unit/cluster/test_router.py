@@ -227,7 +227,10 @@ def test_an_api_that_the_broker_lacks_is_no_reason_to_try_again() -> None:
     with (
         FakeCluster(speaks={"ListOffsets": None}, topics={"orders": 1}) as cluster,
         router_of(cluster) as router,
-        pytest.raises(UnsupportedVersion, match="does not have ListOffsets: Kafka has it since 0.8.0; kclient speaks v0"),
+        pytest.raises(
+            UnsupportedVersion,
+            match="does not have ListOffsets: Kafka has it since 0.8.0; kclient speaks v0",
+        ),
     ):
         router.ask(Leader(TP), end_offset(), Deadline(600))
 
