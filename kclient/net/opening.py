@@ -227,7 +227,6 @@ def _receive(line: Stream, deadline: Deadline, *numbers: int) -> Buffer:
             f"{line.address}: connected, but no answer within {deadline.seconds:g} s; is it a "
             "Kafka listener, and does it speak plaintext (else set security_protocol)? A broker "
             "that hangs or is overloaded is silent, too",
-            cause=error.cause,
             stage="kafka",
             address=line.address,
         ) from error
