@@ -45,7 +45,7 @@ def metadata_of(servers: str, **options: Any) -> Iterator[Metadata]:
 
 @pytest.fixture(autouse=True)
 def _little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kclient.cluster.metadata._TOPIC_GRACE", 0.1)
+    monkeypatch.setattr("kclient.cluster.metadata.TOPIC_GRACE", 0.1)
 
 
 @pytest.fixture
