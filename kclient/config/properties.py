@@ -67,18 +67,18 @@ def read_file(path: str | PathLike[str]) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines as Java sees them: without comments, and joined where a backslash ends one."""
-    begun: str | None = None
+    begun = ""
     for line in re.split(r"\r\n|\r|\n", text):
         line = line.lstrip(_SPACE)
-        if begun is None and (not line or line[0] in "#!"):
+        if not begun and line.startswith(("#", "!")):
             continue
-        line = (begun or "") + line
+        begun += line
         if (len(line) - len(line.rstrip("\\"))) % 2:
-            begun = line[:-1]
+            begun = begun[:-1]
             continue
-        begun = None
-        if line:
-            yield line
+        if begun:
+            yield begun
+        begun = ""
     if begun:
         yield begun
 
