@@ -95,6 +95,8 @@ def _timeout(
         # It was cut short by the end of the time: why it took so long, the one before tells.
         last = failures[-2]
         told = f"the last one that was not cut short failed with: {last}"
-    cause = last.cause if isinstance(last, KafkaTimeout) and last.cause else last
+    cause: KafkaError = last
+    if isinstance(last, KafkaTimeout) and isinstance(last.cause, KafkaError):
+        cause = last.cause  # of a retry within this one
     text = f"{what}: not done within {deadline.seconds:g} s ({attempts} attempts); {told}"
     return KafkaTimeout(text, cause=cause)

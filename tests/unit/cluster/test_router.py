@@ -68,7 +68,8 @@ def router_of(cluster: FakeCluster, **options: Any) -> Iterator[Router]:
 
 @pytest.fixture(autouse=True)
 def _little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kclient.cluster.metadata.TOPIC_GRACE", 0.1)
+    for module in ("metadata", "router"):
+        monkeypatch.setattr(f"kclient.cluster.{module}.TOPIC_GRACE", 0.1)
 
 
 @pytest.fixture
@@ -227,10 +228,7 @@ def test_an_api_that_the_broker_lacks_is_no_reason_to_try_again() -> None:
     with (
         FakeCluster(speaks={"ListOffsets": None}, topics={"orders": 1}) as cluster,
         router_of(cluster) as router,
-        pytest.raises(
-            UnsupportedVersion,
-            match="does not have ListOffsets: Kafka has it since 0.8.0; kclient speaks v0",
-        ),
+        pytest.raises(UnsupportedVersion, match="does not have ListOffsets.*kclient speaks v0"),
     ):
         router.ask(Leader(TP), end_offset(), Deadline(600))
 
