@@ -135,7 +135,10 @@ class Router:
                     break
                 time.sleep(wait)
             failures += 1
-            results.update(self._gather_once(pending, target, call, deadline, lane))
+            for item, told in self._gather_once(pending, target, call, deadline, lane).items():
+                # That the time ran out says less than why it was needed.
+                if item not in results or deadline.left() or not isinstance(told, KafkaTimeout):
+                    results[item] = told
             pending = [item for item in pending if _is_retriable(results[item])]
             for item in pending:
                 error = results[item]
