@@ -26,7 +26,7 @@ check: $(VENV)/.stamp
 	$(BIN)/lint-imports
 
 demo: jars
-	$(BIN)/python examples/api_table.py
+	$(BIN)/python examples/demo.py
 
 bench: $(VENV)/.stamp
 	$(BIN)/python -m bench.messages
@@ -49,7 +49,7 @@ tools:
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 	  { echo "kclient's tests need Java 17 and Maven: on Debian, apt-get install openjdk-17-jdk-headless maven" >&2; exit 1; }
 
-$(VENV)/.stamp: pyproject.toml setup.py
+$(VENV)/.stamp: pyproject.toml setup.py $(wildcard kclient/records/_compiled*.p[yx]*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@

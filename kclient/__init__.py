@@ -18,6 +18,8 @@ from kclient.version import __version__
 
 if TYPE_CHECKING:
     from kclient.admin import Admin
+    from kclient.cluster.diagnosis import Diagnosis, diagnose
+    from kclient.consumer import Consumer
     from kclient.operations.acls import AclBinding, AclFilter
     from kclient.operations.cluster import BrokerDescription, ClusterDescription, VersionRange
     from kclient.operations.configs import ConfigChange, ConfigEntry, ConfigResource, ConfigSynonym
@@ -53,8 +55,10 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConfigSynonym",
+    "Consumer",
     "CreatedTopic",
     "DelegationToken",
+    "Diagnosis",
     "FeatureUpdate",
     "Features",
     "GroupDescription",
@@ -91,74 +95,34 @@ __all__ = [
     "TransactionListing",
     "VersionRange",
     "__version__",
+    "diagnose",
 ]
 
 # Imported when first asked for: a script that only produces should not pay for the rest.
 _LAZY = {
     "Admin": "kclient.admin",
+    "Consumer": "kclient.consumer",
+    "Diagnosis": "kclient.cluster.diagnosis",
     "Producer": "kclient.producer",
+    "diagnose": "kclient.cluster.diagnosis",
     **{
         name: f"kclient.operations.{module}"
         for module, names in {
-            "acls": (
-                "AclBinding",
-                "AclFilter",
-            ),
-            "cluster": (
-                "BrokerDescription",
-                "ClusterDescription",
-                "VersionRange",
-            ),
-            "configs": (
-                "ConfigChange",
-                "ConfigEntry",
-                "ConfigResource",
-                "ConfigSynonym",
-            ),
-            "features": (
-                "Features",
-                "FeatureUpdate",
-            ),
-            "group_views": (
-                "GroupDescription",
-                "MemberDescription",
-            ),
-            "groups": (
-                "GroupListing",
-                "MemberRef",
-            ),
-            "log_dirs": (
-                "LogDir",
-                "Replica",
-                "ReplicaLog",
-            ),
-            "quorum": (
-                "Quorum",
-                "QuorumReplica",
-            ),
-            "quotas": (
-                "QUOTA_ANY",
-                "QUOTA_DEFAULT",
-                "QuotaEntity",
-            ),
+            "acls": ("AclBinding", "AclFilter"),
+            "cluster": ("BrokerDescription", "ClusterDescription", "VersionRange"),
+            "configs": ("ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSynonym"),
+            "features": ("Features", "FeatureUpdate"),
+            "group_views": ("GroupDescription", "MemberDescription"),
+            "groups": ("GroupListing", "MemberRef"),
+            "log_dirs": ("LogDir", "Replica", "ReplicaLog"),
+            "quorum": ("Quorum", "QuorumReplica"),
+            "quotas": ("QUOTA_ANY", "QUOTA_DEFAULT", "QuotaEntity"),
             "records": ("ListedOffset",),
             "replicas": ("Reassignment",),
-            "scram": (
-                "ScramCredential",
-                "ScramDeletion",
-                "ScramUpsert",
-            ),
+            "scram": ("ScramCredential", "ScramDeletion", "ScramUpsert"),
             "tokens": ("DelegationToken",),
-            "topic_views": (
-                "PartitionDescription",
-                "TopicDescription",
-                "TopicListing",
-            ),
-            "topics": (
-                "CreatedTopic",
-                "NewPartitions",
-                "NewTopic",
-            ),
+            "topic_views": ("PartitionDescription", "TopicDescription", "TopicListing"),
+            "topics": ("CreatedTopic", "NewPartitions", "NewTopic"),
             "transactions": (
                 "ProducerIdAndEpoch",
                 "ProducerState",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from typing import TypeVar
 
 from kclient.cluster.call import Call
-from kclient.cluster.metadata import TOPIC_GRACE, UNKNOWN_TOPIC, Metadata
+from kclient.cluster.metadata import LANE, TOPIC_GRACE, UNKNOWN_TOPIC, Metadata
 from kclient.cluster.retry import Backoff, retry
 from kclient.cluster.target import (
     Anywhere,
@@ -23,7 +23,9 @@ from kclient.cluster.target import (
 from kclient.config import ClientOptions
 from kclient.deadline import Deadline
 from kclient.errors import (
+    BrokerError,
     KafkaError,
+    KafkaTimeout,
     TopicNotFound,
     TransportError,
     UnsupportedVersion,
@@ -43,6 +45,7 @@ from kclient.types import TopicPartition
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 _LEADER_NOT_AVAILABLE = 5
+_MOVED = (15, 16, 41)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROLLER
 
 
 class Router:
@@ -82,23 +85,31 @@ class Router:
         results: dict[Endpoint, T | KafkaError] = {}
         with contextlib.ExitStack() as stack:
             asked: dict[Endpoint, Connection] = {}
-            for endpoint in sorted(calls):  # always in this order, so that threads cannot lock up
+            nodes: set[int] = set()
+            # Always in this order, so that threads cannot lock each other up.
+            for count, endpoint in enumerate(sorted(calls, key=lambda each: each[:3]), 1):
                 try:
-                    connection = stack.enter_context(self._pool.lease(endpoint, lane, deadline))
+                    if endpoint.node in nodes:
+                        raise TransportError(f"broker {endpoint.node} moves; ask again")
+                    nodes.add(endpoint.node)
+                    limit = deadline.share(len(calls) - count)
+                    connection = stack.enter_context(self._pool.lease(endpoint, lane, limit))
                     call = calls[endpoint]
                     version = _version(call, connection)
-                    connection.send(call.build(version), deadline, version=version)
+                    connection.send(call.build(version), limit, version=version)
                     asked[endpoint] = connection
                 except KafkaError as error:
                     results[endpoint] = error
             for endpoint, connection in asked.items():
                 try:
-                    limit = deadline.within(self._request_seconds)
-                    answer = connection.decode(connection.receive(limit))
+                    answer = self._receive(connection, deadline)
                     results[endpoint] = calls[endpoint].read(answer)
                 except KafkaError as error:
                     results[endpoint] = error
         return results
+
+    def _receive(self, connection: Connection, deadline: Deadline) -> Message:
+        return connection.decode(connection.receive(deadline.within(self._request_seconds)))
 
     def gather(
         self,
@@ -210,13 +221,15 @@ class Router:
         return self._metadata.candidates()[0]
 
     def _ask_any(self, call: Call[T], deadline: Deadline, lane: str) -> T:
-        last: KafkaError | None = None
-        for endpoint in self._metadata.candidates():
+        candidates = self._metadata.candidates()
+        for count, endpoint in enumerate(candidates, 1):
             try:
-                return self._ask_one(endpoint, call, deadline, lane)
-            except TransportError as error:
-                last = error
-        raise last or TransportError("no broker is known")
+                limit = deadline.share(len(candidates) - count)
+                return self._ask_one(endpoint, call, limit, lane)
+            except (TransportError, KafkaTimeout):
+                if count == len(candidates) or deadline.is_over:
+                    raise
+        raise TransportError("no broker is known")
 
     def _ask_one(self, endpoint: Endpoint, call: Call[T], deadline: Deadline, lane: str) -> T:
         with self._pool.lease(endpoint, lane, deadline) as connection:
@@ -264,7 +277,10 @@ class Router:
             lost = self._locate_coordinators([target], deadline)
             if target in lost:
                 raise lost[target]
-        return self._coordinators[target]
+        found = self._coordinators.get(target)
+        if found is None:
+            raise TransportError(f"{target} moves: another thread has just lost it")
+        return found
 
     def _locate_coordinators(
         self, targets: Iterable[Target], deadline: Deadline
@@ -277,7 +293,7 @@ class Router:
         lost: dict[Target, KafkaError] = {}
         for kind, keys in unknown.items():
             while keys:
-                found = self._ask_any(_find_coordinators(kind, keys), deadline, "metadata")
+                found = self._ask_any(_find_coordinators(kind, keys), deadline, LANE)
                 for key, where in found.items():
                     if isinstance(where, KafkaError):
                         lost[Coordinator(kind, key)] = where
@@ -289,6 +305,8 @@ class Router:
 
     def forget(self, target: Target, error: object) -> None:
         """Drop what the error says is no longer true of ``target``."""
+        if isinstance(error, BrokerError) and not (error.stale_metadata or error.code in _MOVED):
+            return  # the right broker was asked: it cannot do it yet
         if isinstance(target, Coordinator):
             with self._lock:
                 self._coordinators.pop(target, None)
@@ -321,6 +339,10 @@ def _find_coordinators(
 
     def read(answer: Message) -> dict[str, Endpoint | KafkaError]:
         assert isinstance(answer, FindCoordinatorResponse)
+        if answer.coordinators:
+            rows = {row.key: _coordinator(row, kind) for row in answer.coordinators}
+            left_out = TransportError("the broker left this coordinator out of its answer")
+            return {key: rows.get(key, left_out) for key in keys}
         single = Row(
             key=keys[0],
             error_code=answer.error_code,
@@ -329,15 +351,16 @@ def _find_coordinators(
             host=answer.host,
             port=answer.port,
         )
-        return {row.key: _coordinator(row, kind) for row in answer.coordinators or [single]}
+        return {single.key: _coordinator(single, kind)}
 
     return Call(FindCoordinatorRequest, build, read)
 
 
 def _coordinator(row: Row, kind: CoordinatorKind) -> Endpoint | KafkaError:
-    if not row.error_code:
-        return Endpoint(row.node_id, row.host, row.port)
     what = f"the coordinator of {kind.name.lower()} {row.key!r} was not found"
+    if not row.error_code:
+        found = Endpoint(row.node_id, row.host, row.port)
+        return found if row.host else TransportError(what)
     if row.error_message:
         what += f" ({row.error_message})"
     return broker_error(row.error_code, what)

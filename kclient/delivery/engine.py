@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 
 from kclient.cluster import Metadata
 from kclient.cluster.retry import Backoff
+from kclient.cluster.tasks import Tasks
 from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery import produce
@@ -24,7 +25,6 @@ from kclient.delivery.batch import Batch
 from kclient.delivery.identity import Identity
 from kclient.delivery.metrics import Metrics
 from kclient.delivery.settlement import Settlement
-from kclient.delivery.tasks import Tasks
 from kclient.errors import (
     AuthenticationError,
     KafkaError,
@@ -116,6 +116,7 @@ class Engine:
         now = time.monotonic()
         for key, result in self._tasks.collect():
             self._note_task(key, result)
+            until = now  # it may have ended what the caller waits for, and nothing else will come
         self._give_up_expired(now)
         next_event = min(self._send_ready(now), self._check_timeouts(now))
         wait = min(until, next_event) - time.monotonic()

@@ -19,10 +19,10 @@ from enum import Enum
 
 from kclient.cluster import Coordinator, Router
 from kclient.cluster.target import CoordinatorKind
+from kclient.cluster.tasks import Tasks
 from kclient.deadline import Deadline
 from kclient.delivery import transaction_calls as calls
 from kclient.delivery.identity import Identity, init_producer_id
-from kclient.delivery.tasks import Tasks
 from kclient.errors import (
     BrokerError,
     KafkaError,

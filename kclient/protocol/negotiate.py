@@ -35,6 +35,11 @@ class Versions(NamedTuple):
     features: Mapping[str, int] = {}
     """The cluster's finalized features (KIP-584) by name, e.g. ``transaction.version``."""
 
+    def speaks(self, request: Message, version: int) -> bool:
+        """Whether the broker takes this request in ``version``."""
+        low, high = self.ranges.get(request.API_KEY or 0, (0, -1))
+        return low <= version <= high
+
     def choose(
         self, request: type[Message], *, at_most: int | None = None, unstable: bool = False
     ) -> int:

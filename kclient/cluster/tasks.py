@@ -1,4 +1,4 @@
-"""Slow errands of the engine, each in a thread of its own, so that no broker delays another.
+"""Slow errands of an engine, each in a thread of its own, so that no broker delays another.
 
 Connecting to a broker that does not answer takes seconds, in which the others' batches go on.
 """
