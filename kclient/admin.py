@@ -184,10 +184,12 @@ class Admin:
         """
         deadline, many = self._deadline(timeout), topics.delete(names)
         results = self._try_each(many, deadline)
-        gone = [name for name in succeeded(results) if isinstance(name, str)]
-        self._recent.note(gone, exist=False)
-        for name in gone:  # asking an old broker for it would make it again
-            self._metadata.forget_topic(name)
+        gone = succeeded(results)
+        if any(isinstance(topic, UUID) for topic in gone):
+            self._recent.clear()  # it may have been one of them
+        self._recent.note([topic for topic in gone if isinstance(topic, str)], exist=False)
+        for topic in gone:  # asking an old broker for it would make it again
+            self._metadata.forget_topic(str(topic))
         return settle(many.what, results, deadline.seconds)
 
     def list_topics(
@@ -483,7 +485,13 @@ class Admin:
         self, changes: Iterable[ScramUpsert | ScramDeletion], *, timeout: float | None = None
     ) -> dict[str, None]:
         """Set passwords and take logins away; users succeed or fail each for themselves."""
-        return self._gather(scram.alter(changes), self._deadline(timeout))
+        deadline = self._deadline(timeout)
+        results: Results[str, None] = {}
+        for turn in scram.rounds(changes):
+            done: Results[str, None] = self._try_each(turn, deadline)
+            failures = {user: error for user, error in results.items() if error is not None}
+            results = {**results, **done, **failures}
+        return settle("altering SCRAM credentials", results, deadline.seconds)
 
     def create_delegation_token(
         self,
@@ -701,7 +709,8 @@ class Admin:
         """Ask these brokers, or every one of the cluster, the same."""
         deadline = self._deadline(timeout)
         chosen = sorted(self._metadata.brokers(deadline) if nodes is None else nodes)
-        return self._gather(each_broker(what, chosen, call), deadline)
+        results: Results[int, T] = self._try_each(each_broker(what, chosen, call), deadline)
+        return settle(what, results, deadline.seconds, alike=True)
 
     def _group_offsets(
         self,

@@ -26,6 +26,11 @@ class RecentTopics:
         with self._lock:
             self._changed = {**self._live(), **dict.fromkeys(names, (now, exist))}
 
+    def clear(self) -> None:
+        """Expect nothing of the next listing."""
+        with self._lock:
+            self._changed = {}
+
     def made(self) -> set[str]:
         """The topics that were just made."""
         return {name for name, (_, exists) in self._live().items() if exists}

@@ -116,6 +116,7 @@ class Engine:
         now = time.monotonic()
         for key, result in self._tasks.collect():
             self._note_task(key, result)
+            until = now  # it may have ended what the caller waits for, and nothing else will come
         self._give_up_expired(now)
         next_event = min(self._send_ready(now), self._check_timeouts(now))
         wait = min(until, next_event) - time.monotonic()
