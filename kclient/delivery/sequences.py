@@ -51,8 +51,10 @@ class Row:
         """Give a batch the next number."""
         if self.owner != owner:
             self.owner, self.next = owner, 0
-        batch.assign(owner.number, owner.epoch, self.next)
-        self.next = following(self.next, batch.count)
+        # In this order: after an interrupt in between there is a gap, which the broker tells;
+        # two batches of one number would be one for it.
+        start, self.next = self.next, following(self.next, batch.count)
+        batch.assign(owner.number, owner.epoch, start)
 
 
 class Sequences:
