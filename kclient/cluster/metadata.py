@@ -36,7 +36,7 @@ LANE = "metadata"
 _REBOOTSTRAP_REQUIRED = 129
 UNKNOWN_TOPIC = 3
 TOPIC_GRACE = 2.0  # seconds in which a topic that was just made may be unknown to a broker
-_CREATION_GRACE = 10.0  # and one that the broker may be making because we ask for it
+_CREATION_GRACE = 5.0  # and one that the broker may be making because we ask for it
 
 
 class Metadata:
