@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import UUID
 
 from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router, Target
-from kclient.cluster.recent import RecentTopics
+from kclient.cluster.metadata import TOPIC_GRACE
+from kclient.cluster.recent import OWN_GRACE, RecentTopics
 from kclient.config import AdminKeywords, AdminOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.errors import PartialFailure, UnsupportedVersion
@@ -216,8 +217,11 @@ class Admin:
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of topics. The failures are TopicNotFound and others."""
         rights = include_authorized_operations
+        deadline = self._deadline(timeout)
         many = topic_views.describe(names, rights=rights, fresh=self._recent.made())
-        return self._gather(many, self._deadline(timeout))
+        results = self._try_each(many, deadline, grace=OWN_GRACE)
+        self._recent.see(succeeded(results))
+        return settle(many.what, results, deadline.seconds)
 
     def create_partitions(
         self,
@@ -682,11 +686,13 @@ class Admin:
         results: Results[K, T] = self._try_each(many, deadline)
         return settle(many.what, results, deadline.seconds)
 
-    def _try_each(self, many: Many[K, T], deadline: Deadline) -> Results[K, T]:
+    def _try_each(
+        self, many: Many[K, T], deadline: Deadline, *, grace: float = TOPIC_GRACE
+    ) -> Results[K, T]:
         def call(items: Sequence[K]) -> CallFor[K, T]:
             return many.call(items, self._broker_ms(deadline))
 
-        return self._router.gather(many.items, many.target, call, deadline)
+        return self._router.gather(many.items, many.target, call, deadline, grace=grace)
 
     def _ask(self, target: Target, call: Call[T], timeout: float | None) -> T:
         return self._router.ask(target, call, self._deadline(timeout))
