@@ -119,15 +119,17 @@ class Router:
         deadline: Deadline,
         *,
         lane: str = "admin",
+        grace: float = TOPIC_GRACE,
     ) -> dict[K, T | KafkaError]:
         """Ask about many items, those of one broker in one request; failed ones again.
 
         ``call`` makes the request for some items, and its answer tells of each. Errors that
-        are final, or last when the time is over, are among the results.
+        are final, or last when the time is over, are among the results. A topic that is not
+        found may still turn up for ``grace`` seconds.
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
-        patience = time.monotonic() + TOPIC_GRACE
+        patience = time.monotonic() + grace
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
