@@ -318,9 +318,12 @@ class Accumulator:
 
 def headers_size(headers: Sequence[Header]) -> int:
     """Bytes that headers take at most. Raises SerializationError for what are none."""
+    size = 0
     try:
-        return sum(10 + 3 * len(name) + len(value or b"") for name, value in headers)
-    except (TypeError, ValueError):
+        for name, value in headers:
+            size += 10 + len(name.encode()) + (0 if value is None else memoryview(value).nbytes)
+    except (AttributeError, TypeError, ValueError):
         raise SerializationError(
             f"headers are pairs of text and bytes or None, not {headers!r}"
         ) from None
+    return size

@@ -62,6 +62,8 @@ class Engine:
         self._orders: deque[Callable[[], None]] = deque()
         self._may_wait = False
         """Whether a step may be about to wait, or does: news must wake it."""
+        self._has_lost = False
+        """Whether a connection broke in this step, so that batches wait anew."""
 
     # --- the step ---
 
@@ -73,7 +75,10 @@ class Engine:
         is_quiet = False
         try:
             self._may_wait = True  # before anything is looked at, so that no news is missed
+            self._has_lost = False
             next_event = self._send()
+            if self.settlement.ended or self._has_lost:
+                until = 0.0  # somebody may wait for what has ended; what was lost goes again
             is_quiet = True
             ready = self._lines.wait(min(until, next_event) - time.monotonic())
             is_quiet = self._may_wait = False
@@ -326,6 +331,7 @@ class Engine:
 
     def _lose_line(self, line: Line, error: KafkaError) -> None:
         """A connection broke: what was on it may have been written or not."""
+        self._has_lost = True
         lost = [batch for sent in line.sent for batch in sent.batches]
         self._lines.drop(line)
         self._metadata.mark_stale()
@@ -341,7 +347,7 @@ class Engine:
         for line in late:
             text = f"{line.endpoint} did not answer within {self._request_seconds:g} s"
             self._lose_line(line, KafkaTimeout(text, node=line.endpoint.node))
-        return 0.0 if late else soonest
+        return soonest
 
     def _give_up_expired(self, now: float) -> None:
         with self._accumulator.lock:

@@ -69,6 +69,7 @@ class Settlement:
                 _log.warning("%s said nothing of %s", node, _names(batch))
                 self.leave_open([batch])
             elif outcome.error_code in (0, _DUPLICATE):
+                self._accumulator.partitions[batch.tp].row.note_success(batch)
                 self._end(batch, outcome.base_offset, outcome.log_append_time)
             else:
                 self._handle(batch, outcome, node)

@@ -31,9 +31,10 @@ class Unseen:
         with self._lock:
             batches, self._batches = self._batches, {}
         failures = [
-            Failure(*batch.tp, min(batch.failed(), batch.submitted), batch.error)
+            Failure(*batch.tp, count, batch.error)
             for batch in batches
-            if batch.error is not None and batch.observed < batch.submitted
+            if batch.error is not None
+            and (count := min(batch.failed(), batch.submitted) - batch.observed) > 0
         ]
         if failures:
             raise delivery_error(failures)
