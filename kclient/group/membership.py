@@ -129,7 +129,7 @@ class Membership:
             return self.owned
         if self.state not in (State.OUTSIDE, State.MUST_JOIN) or self.coordinator is None:
             return ()
-        return (tp for tp in self.owned if tp.topic not in self._topics)
+        return (tp for tp in self.owned if self._is_eager or tp.topic not in self._topics)
 
     def _owed_request(self, now: float) -> Action:
         if self.state is State.LEADING:
@@ -180,7 +180,7 @@ class Membership:
         if now - self._polled > self._settings.max_poll_interval_ms / 1000:
             return self._leave_for_silence(now)
         if now - self._heard > self._settings.session_timeout_ms / 1000:
-            log.warning("%s: no answer to heartbeats for session_timeout_ms", self._place())
+            log.warning("%s: no answer to heartbeats for session_timeout_ms", self._settings.place)
             self.coordinator, self._heard = None, now
         if self.coordinator is None:
             return Wait(self._backoff.until) if now < self._backoff.until else FindCoordinator()
@@ -193,7 +193,7 @@ class Membership:
         log.warning(
             "%s: no poll for more than max_poll_interval_ms=%d, so the partitions go to others; "
             "poll more often, process fewer records at a time, or raise it",
-            self._place(),
+            self._settings.place,
             self._settings.max_poll_interval_ms,
         )
         why = "the consumer did not poll in time"
@@ -279,7 +279,9 @@ class Membership:
             self._handle(response.error_code, "JoinGroup", now)
         elif response.protocol_name not in {each.name for each in self._settings.assignors}:
             name = response.protocol_name
-            self._refuse(ProtocolError(f"{self._place()} uses assignor {name!r}, not offered"))
+            self._refuse(
+                ProtocolError(f"{self._settings.place} uses assignor {name!r}, not offered")
+            )
         else:
             self._enter(response, now)
 
@@ -363,7 +365,9 @@ class Membership:
         elif broker_error(code, "").retriable:
             self._backoff.extend(now)
         else:
-            self._refuse(broker_error(code, f"{what} of {self._place()}{ADVICE.get(code, '')}"))
+            self._refuse(
+                broker_error(code, f"{what} of {self._settings.place}{ADVICE.get(code, '')}")
+            )
 
     def _lower_session_timeout(self) -> bool:
         asked = self._settings.session_timeout_ms
@@ -371,7 +375,7 @@ class Membership:
             return False
         log.warning(
             "%s: the broker refused session_timeout_ms=%d; trying %d, the most Kafka 0.9 allows",
-            self._place(),
+            self._settings.place,
             asked,
             OLD_SESSION_LIMIT_MS,
         )
@@ -379,7 +383,7 @@ class Membership:
         return True
 
     def _expel(self, why: str, now: float, code: int = UNKNOWN_MEMBER_ID) -> None:
-        log.info("%s: out of generation %d: %s", self._place(), self._generation, why)
+        log.info("%s: out of generation %d: %s", self._settings.place, self._generation, why)
         if not self._member_id:
             self._backoff.extend(now)  # a newcomer cannot be unknown: do not ask in a loop
         if code != ILLEGAL_GENERATION:
@@ -401,11 +405,8 @@ class Membership:
     def _replace(self, what: str, now: float) -> None:
         self._expel(f"{what} answered FENCED_INSTANCE_ID", now)
         if (self.state, Event.REPLACED) in TABLE:
-            message = f"{what} of {self._place()}: FENCED_INSTANCE_ID (error {FENCED_INSTANCE_ID})"
+            message = (
+                f"{what} of {self._settings.place}: FENCED_INSTANCE_ID (error {FENCED_INSTANCE_ID})"
+            )
             self._error = BrokerError(message + ADVICE[FENCED_INSTANCE_ID], FENCED_INSTANCE_ID)
             self._go(Event.REPLACED)
-
-    def _place(self) -> str:
-        instance = self._settings.group_instance_id
-        member = f" as {instance!r}" if instance else ""
-        return f"group {self._settings.group_id!r}{member}"

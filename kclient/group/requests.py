@@ -31,6 +31,12 @@ class GroupSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
 
+    @property
+    def place(self) -> str:
+        """What to call the member's place in messages."""
+        member = f" as {self.group_instance_id!r}" if self.group_instance_id else ""
+        return f"group {self.group_id!r}{member}"
+
 
 @dataclass(frozen=True)
 class Share:
