@@ -119,11 +119,13 @@ class Router:
         deadline: Deadline,
         *,
         lane: str = "admin",
+        attempts: int | None = None,
     ) -> dict[K, T | KafkaError]:
         """Ask about many items, those of one broker in one request; failed ones again.
 
         ``call`` makes the request for some items, and its answer tells of each. Errors that
-        are final, or last when the time is over, are among the results.
+        are final, or last when the time is over or after so many ``attempts``, are among the
+        results.
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
@@ -131,7 +133,7 @@ class Router:
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
-                if wait >= deadline.left():
+                if wait >= deadline.left() or failures == attempts:
                     break
                 time.sleep(wait)
             failures += 1
