@@ -120,12 +120,13 @@ class Router:
         *,
         lane: str = "admin",
         grace: float = TOPIC_GRACE,
+        attempts: int | None = None,
     ) -> dict[K, T | KafkaError]:
         """Ask about many items, those of one broker in one request; failed ones again.
 
         ``call`` makes the request for some items, and its answer tells of each. Errors that
-        are final, or last when the time is over, are among the results. A topic that is not
-        found may still turn up for ``grace`` seconds.
+        are final, or last when the time is over or after so many ``attempts``, are among the
+        results. A topic that is not found may still turn up for ``grace`` seconds.
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
@@ -133,7 +134,7 @@ class Router:
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
-                if wait >= deadline.left():
+                if wait >= deadline.left() or failures == attempts:
                     break
                 time.sleep(wait)
             failures += 1

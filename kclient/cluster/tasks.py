@@ -17,14 +17,15 @@ class Tasks:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the three below
         self._running: set[Hashable] = set()
         self._finished: deque[tuple[Hashable, object]] = deque()
+        self._discard: Callable[[object], None] | None = None
 
     def start(self, key: Hashable, work: Callable[[], object]) -> None:
         """Begin an errand, unless one of this key is under way."""
         with self._lock:
-            if key in self._running:
+            if key in self._running or self._discard is not None:
                 return
             self._running.add(key)
         name = f"kclient-{key[0] if isinstance(key, tuple) else key}"
@@ -59,13 +60,23 @@ class Tasks:
                 self._finished.popleft()
                 self._running.discard(key)
 
+    def close(self, discard: Callable[[object], None]) -> list[tuple[Hashable, object]]:
+        """Start no more; return what has ended, and give ``discard`` what ends later."""
+        with self._lock:
+            self._discard = discard
+        return list(self.collect())
+
     def _run(self, key: Hashable, work: Callable[[], object]) -> None:
         try:
             result: object = work()
         except Exception as error:
             result = error if isinstance(error, KafkaError) else _wrapped(error)
         with self._lock:
-            self._finished.append((key, result))
+            discard = self._discard
+            if discard is None:
+                self._finished.append((key, result))
+        if discard is not None:
+            discard(result)
         self._wake()
 
 

@@ -77,6 +77,11 @@ FAULTS: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
+def submit_many(producer: Producer, count: int) -> None:
+    for _ in range(count):
+        producer.submit(TOPIC, b"x" * 100)
+
+
 def test_a_fault_costs_no_record_and_makes_none_twice(name: str, fake_cluster: Start) -> None:
     cluster = fake_cluster(brokers=3, topics={TOPIC: 1})
     with quick(cluster) as producer:
@@ -244,8 +249,7 @@ def test_a_full_buffer_blocks_and_then_gives_up(fake_cluster: Start) -> None:
         producer.send(TOPIC, b"0")
         cluster.pause(1)
         with pytest.raises(KafkaTimeout, match="buffer_memory"):
-            for _ in range(100):
-                producer.submit(TOPIC, b"x" * 100)
+            submit_many(producer, 100)
         taken = producer.metrics()["buffer_bytes"]
         assert 2_000 <= taken < 2_500
         room = threading.Thread(target=lambda: producer.submit(TOPIC, b"later"))
@@ -500,12 +504,13 @@ def test_what_old_brokers_cannot_store_is_said(age: str, fake_cluster: Start) ->
         with pytest.raises(UnsupportedVersion, match="headers"):
             producer.send(TOPIC, b"", headers=[("h", b"")])
         assert producer.send(TOPIC, b"1").offset == 0
-    with quick(cluster, compression_type="zstd") as producer:
-        with pytest.raises(UnsupportedVersion, match="zstd"):
-            producer.send(TOPIC, b"")
-    with quick(cluster, enable_idempotence=True) as producer:
-        with pytest.raises(UnsupportedVersion):
-            producer.send(TOPIC, b"")
+    with (
+        quick(cluster, compression_type="zstd") as producer,
+        pytest.raises(UnsupportedVersion, match="zstd"),
+    ):
+        producer.send(TOPIC, b"")
+    with quick(cluster, enable_idempotence=True) as producer, pytest.raises(UnsupportedVersion):
+        producer.send(TOPIC, b"")
 
 
 def test_close_tells_what_it_could_not_deliver(fake_cluster: Start) -> None:
