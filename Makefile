@@ -26,10 +26,11 @@ check: $(VENV)/.stamp
 	$(BIN)/lint-imports
 
 demo: jars
-	$(BIN)/python examples/api_table.py
+	$(BIN)/python examples/demo.py
 
 bench: $(VENV)/.stamp
 	$(BIN)/python -m bench.messages
+	$(BIN)/python -m bench.metadata
 
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.stamp

@@ -13,23 +13,33 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import UUID
 
-from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router
-from kclient.cluster.recent import RecentTopics
+from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router, Target
+from kclient.cluster.metadata import TOPIC_GRACE
+from kclient.cluster.recent import OWN_GRACE, RecentTopics
 from kclient.config import AdminKeywords, AdminOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.errors import PartialFailure, UnsupportedVersion
 from kclient.net.pool import Pool
 from kclient.operations import (
+    acls,
     cluster,
     configs,
+    features,
     group_offsets,
     group_views,
     groups,
+    log_dirs,
+    quorum,
+    quotas,
     records,
     replicas,
+    scram,
+    tokens,
     topic_views,
     topics,
+    transactions,
 )
+from kclient.operations.acls import AclBinding, AclFilter
 from kclient.operations.cluster import ClusterDescription, VersionRange
 from kclient.operations.configs import (
     ConfigChange,
@@ -37,15 +47,27 @@ from kclient.operations.configs import (
     ConfigResource,
     ConfigValue,
 )
+from kclient.operations.features import Features, FeatureUpdate
 from kclient.operations.given import several
 from kclient.operations.group_offsets import Groups
 from kclient.operations.group_views import GroupDescription
 from kclient.operations.groups import GroupListing, MemberRef
+from kclient.operations.log_dirs import LogDir, Replica
 from kclient.operations.many import CallFor, Many, Results, each_broker, settle, succeeded
+from kclient.operations.quorum import Quorum
+from kclient.operations.quotas import QuotaEntity
 from kclient.operations.records import IsolationLevel, ListedOffset, OffsetSpec
 from kclient.operations.replicas import ElectionType, Reassignment
+from kclient.operations.scram import ScramCredential, ScramDeletion, ScramUpsert
+from kclient.operations.tokens import DelegationToken
 from kclient.operations.topic_views import TopicDescription, TopicListing
 from kclient.operations.topics import CreatedTopic, NewPartitions, NewTopic
+from kclient.operations.transactions import (
+    ProducerIdAndEpoch,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+)
 from kclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -163,10 +185,12 @@ class Admin:
         """
         deadline, many = self._deadline(timeout), topics.delete(names)
         results = self._try_each(many, deadline)
-        gone = [name for name in succeeded(results) if isinstance(name, str)]
-        self._recent.note(gone, exist=False)
-        for name in gone:  # asking an old broker for it would make it again
-            self._metadata.forget_topic(name)
+        gone = succeeded(results)
+        if any(isinstance(topic, UUID) for topic in gone):
+            self._recent.clear()  # it may have been one of them
+        self._recent.note([topic for topic in gone if isinstance(topic, str)], exist=False)
+        for topic in gone:  # asking an old broker for it would make it again
+            self._metadata.forget_topic(str(topic))
         return settle(many.what, results, deadline.seconds)
 
     def list_topics(
@@ -193,8 +217,11 @@ class Admin:
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of topics. The failures are TopicNotFound and others."""
         rights = include_authorized_operations
+        deadline = self._deadline(timeout)
         many = topic_views.describe(names, rights=rights, fresh=self._recent.made())
-        return self._gather(many, self._deadline(timeout))
+        results = self._try_each(many, deadline, grace=OWN_GRACE)
+        self._recent.see(succeeded(results))
+        return settle(many.what, results, deadline.seconds)
 
     def create_partitions(
         self,
@@ -334,17 +361,8 @@ class Admin:
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
         """Members and what each has: of classic, consumer, share and streams groups."""
-        deadline = self._deadline(timeout)
-        pending = [groups.check_group(each) for each in several(group_ids, "group ids")]
-        results: Results[str, GroupDescription] = {}
-        for describe in group_views.KINDS:
-            found = self._try_each(describe(pending, include_authorized_operations), deadline)
-            if results and all(isinstance(each, UnsupportedVersion) for each in found.values()):
-                break
-            results.update(found)
-            pending = [each for each in pending if group_views.is_of_another_kind(found[each])]
-        results.update({each: group_views.not_found(each) for each in pending})
-        return settle("describing groups", results, deadline.seconds)
+        wanted = [groups.check_group(each) for each in several(group_ids, "group ids")]
+        return self._describe_groups(wanted, include_authorized_operations, self._deadline(timeout))
 
     def delete_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None
@@ -363,7 +381,8 @@ class Admin:
         """Have a group go on without these members (ids, or MemberRefs), or without any."""
         deadline = self._deadline(timeout)
         if members is None:
-            found = self.describe_groups([group_id], timeout=timeout)[group_id].members
+            with _Single():
+                found = self._describe_groups([group_id], False, deadline)[group_id].members
             members = [MemberRef(each.member_id, each.instance_id) for each in found]
         wanted = groups.read_members(members)
         return self._gather(groups.remove_members(group_id, wanted, reason), deadline)
@@ -431,6 +450,167 @@ class Admin:
         many = group_offsets.delete(groups.check_group(group_id), partitions)
         return self._gather(many, self._deadline(timeout))
 
+    # --- access ---
+
+    def describe_acls(
+        self, wanted: AclFilter | AclBinding | None = None, *, timeout: float | None = None
+    ) -> list[AclBinding]:
+        """The ACLs that fit a filter, or all."""
+        return self._ask(ANY, acls.describe(wanted or AclFilter()), timeout)
+
+    def create_acls(
+        self, bindings: Iterable[AclBinding], *, timeout: float | None = None
+    ) -> dict[AclBinding, None]:
+        """Grant or deny; what is so already is no error."""
+        return self._gather(acls.create(bindings), self._deadline(timeout))
+
+    def delete_acls(
+        self, filters: Iterable[AclFilter | AclBinding], *, timeout: float | None = None
+    ) -> dict[AclFilter | AclBinding, list[AclBinding]]:
+        """Take away the ACLs that fit; tell for each filter which ones those were."""
+        return self._gather(acls.delete(filters), self._deadline(timeout))
+
+    def describe_scram_credentials(
+        self, users: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> dict[str, tuple[ScramCredential, ...]]:
+        """The SCRAM logins of users, or of all who have one; passwords are known to nobody."""
+        results = self._ask(CONTROLLER, scram.describe(users), timeout)
+        return settle("describing SCRAM credentials", results, 0)
+
+    def alter_scram_credentials(
+        self, changes: Iterable[ScramUpsert | ScramDeletion], *, timeout: float | None = None
+    ) -> dict[str, None]:
+        """Set passwords and take logins away; users succeed or fail each for themselves."""
+        deadline = self._deadline(timeout)
+        results: Results[str, None] = {}
+        for turn in scram.rounds(changes):
+            done: Results[str, None] = self._try_each(turn, deadline)
+            failures = {user: error for user, error in results.items() if error is not None}
+            results = {**results, **done, **failures}
+        return settle("altering SCRAM credentials", results, deadline.seconds)
+
+    def create_delegation_token(
+        self,
+        *,
+        renewers: Iterable[str] = (),
+        owner: str | None = None,
+        max_lifetime_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> DelegationToken:
+        """A token to log in with, of this user or of another ``owner`` (``"User:alice"``).
+
+        This Admin must have logged in itself, and not by a token.
+        """
+        call = tokens.create(renewers, owner, max_lifetime_ms)
+        return self._ask(CONTROLLER, call, timeout)
+
+    def renew_delegation_token(
+        self,
+        token: DelegationToken | bytes,
+        *,
+        renew_period_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Let a token, or one by its HMAC, live longer; tell when it ends, in ms."""
+        call = tokens.renew(tokens.hmac_of(token), renew_period_ms)
+        return self._ask(CONTROLLER, call, timeout)
+
+    def expire_delegation_token(
+        self,
+        token: DelegationToken | bytes,
+        *,
+        expiry_period_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Let a token, or one by its HMAC, end: at once, or after a while; tell when, in ms."""
+        call = tokens.expire(tokens.hmac_of(token), expiry_period_ms)
+        return self._ask(CONTROLLER, call, timeout)
+
+    def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout: float | None = None
+    ) -> list[DelegationToken]:
+        """The tokens of these principals (``"User:alice"``), or all that this user may see."""
+        return self._ask(ANY, tokens.describe(owners), timeout)
+
+    def describe_client_quotas(
+        self,
+        *,
+        user: str | None = None,
+        client_id: str | None = None,
+        ip: str | None = None,
+        strict: bool = False,
+        timeout: float | None = None,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Quotas, of all or of those that fit: a name, QUOTA_DEFAULT, or QUOTA_ANY.
+
+        ``strict`` leaves out those that are also for something else.
+        """
+        wanted = {"user": user, "client-id": client_id, "ip": ip}
+        return self._ask(ANY, quotas.describe(wanted, strict), timeout)
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[QuotaEntity, None]:
+        """Set quotas, such as ``producer_byte_rate``; None takes one away."""
+        many = quotas.alter(changes, validate_only=validate_only)
+        return self._gather(many, self._deadline(timeout))
+
+    # --- transactions ---
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than_ms: int | None = None,
+        id_pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, TransactionListing]:
+        """Every transactional id, or only some of them."""
+        call = transactions.listing(states, producer_ids, longer_than_ms, id_pattern)
+        found = self._ask_brokers("listing transactions", call, timeout)
+        return {each.transactional_id: each for listed in found.values() for each in listed}
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """Transactional ids, and the partitions of the transactions they are in."""
+        return self._gather(transactions.describe(transactional_ids), self._deadline(timeout))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """Who writes to partitions by transactions or idempotently."""
+        return self._gather(transactions.describe_producers(partitions), self._deadline(timeout))
+
+    def abort_transaction(
+        self, partition: TopicPartition, producer: ProducerState, *, timeout: float | None = None
+    ) -> None:
+        """End the hanging transaction of a producer, one of ``describe_producers``.
+
+        It is for a transaction that its coordinator has forgotten and that keeps readers of
+        committed records waiting; for all others see ``fence_producers``.
+        """
+        with _Single():
+            self._gather(transactions.abort(partition, producer), self._deadline(timeout))
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None
+    ) -> dict[str, ProducerIdAndEpoch]:
+        """Shut out the producers of transactional ids, and abort their transactions."""
+        deadline = self._deadline(timeout)
+        results: Results[str, ProducerIdAndEpoch] = {}
+        for each in several(transactional_ids, "transactional ids"):
+            done: Results[str, ProducerIdAndEpoch] = self._try_each(
+                transactions.fence(each), deadline
+            )
+            results.update(done)
+        return settle("fencing producers", results, deadline.seconds)
+
     # --- cluster ---
 
     def describe_cluster(
@@ -454,6 +634,43 @@ class Admin:
         """What each broker speaks: the versions of each API, by node id."""
         return self._ask_brokers("asking for versions", cluster.api_versions(), timeout)
 
+    def describe_log_dirs(
+        self,
+        nodes: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout: float | None = None,
+    ) -> dict[int, dict[str, LogDir]]:
+        """Directories of brokers by node id and path, with the replicas in them and their sizes."""
+        return self._ask_brokers(
+            "describing log directories", log_dirs.describe(partitions), timeout, nodes
+        )
+
+    def alter_replica_log_dirs(
+        self, moves: Mapping[Replica, str], *, timeout: float | None = None
+    ) -> dict[Replica, None]:
+        """Move replicas to other directories of their brokers; it only starts here."""
+        return self._gather(log_dirs.alter(moves), self._deadline(timeout))
+
+    def describe_features(self, *, timeout: float | None = None) -> Features:
+        """The features that the cluster uses, and the levels it could use."""
+        return self._ask(ANY, features.describe(), timeout)
+
+    def update_features(
+        self,
+        updates: Mapping[str, int | FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[str, None]:
+        """Set the levels of features: all of them, or none if one cannot be."""
+        many = features.update(updates, validate_only=validate_only)
+        return self._gather(many, self._deadline(timeout))
+
+    def describe_quorum(self, *, timeout: float | None = None) -> Quorum:
+        """The controllers of a KRaft cluster: who leads, and how far the others are."""
+        return self._ask(ANY, quorum.describe(), timeout)
+
     # --- how it is done ---
 
     def _deadline(self, timeout: float | None) -> Deadline:
@@ -469,17 +686,43 @@ class Admin:
         results: Results[K, T] = self._try_each(many, deadline)
         return settle(many.what, results, deadline.seconds)
 
-    def _try_each(self, many: Many[K, T], deadline: Deadline) -> Results[K, T]:
+    def _try_each(
+        self, many: Many[K, T], deadline: Deadline, *, grace: float = TOPIC_GRACE
+    ) -> Results[K, T]:
         def call(items: Sequence[K]) -> CallFor[K, T]:
             return many.call(items, self._broker_ms(deadline))
 
-        return self._router.gather(many.items, many.target, call, deadline)
+        return self._router.gather(many.items, many.target, call, deadline, grace=grace)
 
-    def _ask_brokers(self, what: str, call: Call[T], timeout: float | None) -> dict[int, T]:
-        """Ask every broker of the cluster the same."""
+    def _ask(self, target: Target, call: Call[T], timeout: float | None) -> T:
+        return self._router.ask(target, call, self._deadline(timeout))
+
+    def _ask_brokers(
+        self,
+        what: str,
+        call: Call[T],
+        timeout: float | None,
+        nodes: Iterable[int] | None = None,
+    ) -> dict[int, T]:
+        """Ask these brokers, or every one of the cluster, the same."""
         deadline = self._deadline(timeout)
-        nodes = sorted(self._metadata.brokers(deadline))
-        return self._gather(each_broker(what, nodes, call), deadline)
+        chosen = sorted(self._metadata.brokers(deadline) if nodes is None else nodes)
+        results: Results[int, T] = self._try_each(each_broker(what, chosen, call), deadline)
+        return settle(what, results, deadline.seconds, alike=True)
+
+    def _describe_groups(
+        self, wanted: Sequence[str], rights: bool, deadline: Deadline
+    ) -> dict[str, GroupDescription]:
+        pending = list(wanted)
+        results: Results[str, GroupDescription] = {}
+        for describe in group_views.KINDS:
+            found = self._try_each(describe(pending, rights), deadline)
+            if results and all(isinstance(each, UnsupportedVersion) for each in found.values()):
+                break
+            results.update(found)
+            pending = [each for each in pending if group_views.is_of_another_kind(found[each])]
+        results.update({each: group_views.not_found(each) for each in pending})
+        return settle("describing groups", results, deadline.seconds)
 
     def _group_offsets(
         self,

@@ -9,11 +9,18 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
 
 from kclient.errors import ConfigError
 from kclient.records import interface
 
 FORCED = os.environ.get("KCLIENT_IMPL")
+
+# The same examples each time, however slow the machine: a run that fails can be repeated.
+# HYPOTHESIS_PROFILE=wander looks for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("wander", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_report_header() -> str:
@@ -46,5 +53,5 @@ def selected(name: str) -> interface.Implementation:
     except ConfigError as error:
         compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
         if shutil.which(compiler):
-            pytest.fail(f"{error}; here is one: python setup.py build_ext --inplace")
+            pytest.fail(f"{error}; here is one, {compiler}: pip install --editable .")
         pytest.skip(f"no C compiler ({compiler}), so no compiled twin")

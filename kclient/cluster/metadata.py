@@ -36,6 +36,7 @@ LANE = "metadata"
 _REBOOTSTRAP_REQUIRED = 129
 UNKNOWN_TOPIC = 3
 TOPIC_GRACE = 2.0  # seconds in which a topic that was just made may be unknown to a broker
+_CREATION_GRACE = 5.0  # and one that the broker may be making because we ask for it
 
 
 class Metadata:
@@ -89,7 +90,7 @@ class Metadata:
         known = self._fresh_topic(name)
         if known is not None:
             return known
-        patience = time.monotonic() + (deadline.left() if create else TOPIC_GRACE)
+        patience = time.monotonic() + (_CREATION_GRACE if create else TOPIC_GRACE)
 
         def attempt() -> TopicView:
             is_new = name not in self.view.topics
@@ -229,8 +230,11 @@ class Metadata:
                 failures.append(error)
                 if deadline.is_over:
                     break
+        summary = _summary(failures)
+        if not self._failing_since:
+            _log.warning("%s; it is tried again", summary)
         self._failing_since = self._failing_since or time.monotonic()
-        raise _summary(failures)
+        raise summary
 
     def _fetch_from(
         self,
@@ -280,7 +284,7 @@ class Metadata:
         known = self.view.cluster_id
         if not known or not cluster_id or known == cluster_id:
             return self.view
-        if not endpoint.is_bootstrap:
+        if endpoint.address not in {each.address for each in self._bootstrap}:
             raise TransportError(
                 f"{endpoint} belongs to cluster {cluster_id!r} now, not to {known!r}",
                 address=endpoint.address,
@@ -304,7 +308,13 @@ def _summary(failures: list[KafkaError]) -> KafkaError:
 def metadata_request(
     topics: Collection[str] | None, version: int, *, create: bool = False
 ) -> MetadataRequest:
-    """The question about some topics, or None for all, in a version."""
+    """The question about some topics, or None for all, in a version.
+
+    Before v4 a broker makes the topics it is asked for by name, if it is configured so; to
+    look without making, all are asked for.
+    """
+    if topics and version < 4 and not create:
+        topics = None
     names = [MetadataRequestTopic(name=name) for name in sorted(topics or ())]
     if version == 0:  # an empty list means all; a name that cannot exist asks for none
         none = [MetadataRequestTopic(name="~")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from kclient.config import ClientOptions
@@ -62,6 +62,8 @@ def _retrying(
 ) -> Retrying:
     import tenacity  # costs 30 ms, which most clients never need
 
+    failures: list[KafkaError] = []  # the last two that are worth telling
+
     def wait(state: RetryCallState) -> float:
         return backoff.seconds(state.attempt_number)
 
@@ -69,16 +71,12 @@ def _retrying(
         if not isinstance(error, KafkaError) or not error.retriable:
             return False
         forget(error)
+        failures[:-1] = []
+        failures.append(error)
         return True
 
     def give_up(state: RetryCallState) -> NoReturn:
-        error = state.outcome.exception() if state.outcome else None
-        cause = error.cause if isinstance(error, KafkaTimeout) and error.cause else error
-        raise KafkaTimeout(
-            f"{what}: not done within {deadline.seconds:g} s"
-            f" ({state.attempt_number} attempts); the last one failed with: {error}",
-            cause=cause,
-        ) from error
+        raise _timeout(what, deadline, state.attempt_number, failures) from failures[-1]
 
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(should_retry),
@@ -86,3 +84,19 @@ def _retrying(
         stop=lambda state: state.upcoming_sleep >= deadline.left(),
         retry_error_callback=give_up,
     )
+
+
+def _timeout(
+    what: str, deadline: Deadline, attempts: int, failures: Sequence[KafkaError]
+) -> KafkaTimeout:
+    last = failures[-1]
+    told = f"the last one failed with: {last}"
+    if isinstance(last, KafkaTimeout) and deadline.is_over and len(failures) > 1:
+        # It was cut short by the end of the time: why it took so long, the one before tells.
+        last = failures[-2]
+        told = f"the last one that was not cut short failed with: {last}"
+    cause: KafkaError = last
+    if isinstance(last, KafkaTimeout) and isinstance(last.cause, KafkaError):
+        cause = last.cause  # of a retry within this one
+    text = f"{what}: not done within {deadline.seconds:g} s ({attempts} attempts); {told}"
+    return KafkaTimeout(text, cause=cause)

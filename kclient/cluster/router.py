@@ -48,6 +48,13 @@ _LEADER_NOT_AVAILABLE = 5
 _MOVED = (15, 16, 41)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROLLER
 
 
+class AbsentBroker(TransportError):
+    """No broker of that node id is part of the cluster, at least for now."""
+
+
+_ABSENT = (TopicNotFound, AbsentBroker)
+
+
 class Router:
     """Finds brokers and asks them. Safe for many threads."""
 
@@ -119,17 +126,18 @@ class Router:
         deadline: Deadline,
         *,
         lane: str = "admin",
+        grace: float = TOPIC_GRACE,
         attempts: int | None = None,
     ) -> dict[K, T | KafkaError]:
         """Ask about many items, those of one broker in one request; failed ones again.
 
         ``call`` makes the request for some items, and its answer tells of each. Errors that
         are final, or last when the time is over or after so many ``attempts``, are among the
-        results.
+        results. A topic that is not found may still turn up for ``grace`` seconds.
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
-        patience = time.monotonic() + TOPIC_GRACE
+        patience = time.monotonic() + grace
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
@@ -137,12 +145,15 @@ class Router:
                     break
                 time.sleep(wait)
             failures += 1
-            results.update(self._gather_once(pending, target, call, deadline, lane))
+            for item, told in self._gather_once(pending, target, call, deadline, lane).items():
+                # That the time ran out says less than why it was needed.
+                if item not in results or deadline.left() or not isinstance(told, KafkaTimeout):
+                    results[item] = told
             pending = [item for item in pending if _is_retriable(results[item])]
             for item in pending:
                 error = results[item]
                 self.forget(target(item), error)
-                if isinstance(error, TopicNotFound) and time.monotonic() > patience:
+                if isinstance(error, _ABSENT) and time.monotonic() > patience:
                     error.retriable = False
             pending = [item for item in pending if _is_retriable(results[item])]
         return results
@@ -211,7 +222,7 @@ class Router:
         if isinstance(target, Node):
             if target.node not in brokers:
                 self._metadata.mark_stale()
-                raise TransportError(
+                raise AbsentBroker(
                     f"broker {target.node} is not part of the cluster now; known are "
                     f"{sorted(brokers)}",
                     node=target.node,

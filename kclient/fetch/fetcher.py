@@ -79,7 +79,7 @@ class Fetcher:
         """Send what can be sent, read what has come, wait for more ``until`` then at most."""
         self.steps += 1
         now = time.monotonic()
-        for key, result in self._tasks.collect():
+        for key, result in list(self._tasks.collect()):
             self._note_task(key, result, now)
         next_event = min(self._replan(now), self._recovery.step(self._tasks, now))
         next_event = min(next_event, self._send(now), self._check_timeouts(now))

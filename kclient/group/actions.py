@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from kclient.errors import KafkaError
+from kclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kclient.protocol.messages.heartbeat import HeartbeatRequest
 from kclient.protocol.messages.join_group import JoinGroupRequest
 from kclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -56,6 +58,20 @@ class Beat:
 
     request: HeartbeatRequest
     identity: Identity
+
+
+@dataclass(frozen=True)
+class ConsumerBeat:
+    """Send to the coordinator, and hand the answer in with the request (KIP-848)."""
+
+    request: ConsumerGroupHeartbeatRequest
+
+
+@dataclass(frozen=True)
+class NameTopics:
+    """Look up the names of these topics, which the coordinator knows by id."""
+
+    ids: frozenset[UUID]
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class ClassicMember:
 
     def step(self, now: float) -> Call | float:
         """What the user has to see through next; else when to look again."""
-        for _, result in self._tasks.collect():
+        for _, result in list(self._tasks.collect()):
             if isinstance(result, KafkaError):
                 raise result
         with self._lock:

@@ -113,7 +113,7 @@ class Commits:
             if self._is_busy or self._is_closed:
                 return  # the one on its way is followed by these
             self._is_busy = True
-        self._tasks.collect()
+        list(self._tasks.collect())
         self._tasks.start(object(), self._commit_queued)
 
     def _commit_queued(self) -> None:

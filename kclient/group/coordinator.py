@@ -166,7 +166,7 @@ class Group:
         now = time.monotonic()
         self._note_poll(now)
         next_look = FAR
-        for _, result in self._tasks.collect():
+        for _, result in list(self._tasks.collect()):
             self._topics.note_result(result, now)
         if self.is_subscribed:
             next_look = self._topics.refresh(now)

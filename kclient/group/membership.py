@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from kclient._generated_codes import ERROR_CODES
 from kclient.errors import BrokerError, KafkaError, ProtocolError, broker_error
+from kclient.group import codes
 from kclient.group.actions import (
     Action,
     Assign,
@@ -43,18 +44,6 @@ from kclient.group.actions import (
 from kclient.group.assignors import MemberSubscription, RebalanceProtocol, common_protocol
 from kclient.group.assignors.interface import NO_GENERATION, PartitionsByTopic
 from kclient.group.assignors.metadata import decode_assignment, decode_members, encode_assignment
-from kclient.group.codes import (
-    ADVICE,
-    COORDINATOR_NOT_AVAILABLE,
-    FENCED_INSTANCE_ID,
-    ILLEGAL_GENERATION,
-    INVALID_SESSION_TIMEOUT,
-    MEMBER_ID_REQUIRED,
-    NOT_COORDINATOR,
-    OLD_SESSION_LIMIT_MS,
-    REBALANCE_IN_PROGRESS,
-    UNKNOWN_MEMBER_ID,
-)
 from kclient.group.requests import (
     GroupSettings,
     Share,
@@ -270,11 +259,11 @@ class Membership:
         """The coordinator answered a Join."""
         if self.state not in (State.OUTSIDE, State.MUST_JOIN):
             return
-        if response.error_code == MEMBER_ID_REQUIRED:
+        if response.error_code == codes.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
             self._go(Event.NAMED)
         elif response.error_code:
-            if response.error_code == REBALANCE_IN_PROGRESS:
+            if response.error_code == codes.REBALANCE_IN_PROGRESS:
                 self._backoff.extend(now)
             self._handle(response.error_code, "JoinGroup", now)
         elif response.protocol_name not in {each.name for each in self._settings.assignors}:
@@ -332,17 +321,18 @@ class Membership:
         if identity != self.identity or self._generation == NO_GENERATION:
             return
         self._heard = now
-        if code == REBALANCE_IN_PROGRESS:
+        if code == codes.REBALANCE_IN_PROGRESS:
             if self.state is State.STABLE:  # else it is on its way already
                 self.rejoin("the group rebalances")
         elif code:
             self._handle(code, "Heartbeat or OffsetCommit", now)
 
     def left(self) -> None:
-        """A Leave was sent, or is not worth the wait."""
+        """A Leave was sent, or is not worth the wait; what was not given up by then is lost."""
         if self.state is State.LEAVING:
             self._forget()
             self._member_id = ""
+            self._is_lost = bool(self.owned)
             self._go(Event.TOLD)
 
     # --- steps --------------------------------------------------------------------------
@@ -352,41 +342,40 @@ class Membership:
 
     def _handle(self, code: int, what: str, now: float) -> None:
         """What an error code of the coordinator means."""
-        if code in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION):
+        if code in (codes.UNKNOWN_MEMBER_ID, codes.ILLEGAL_GENERATION):
             self._expel(f"{what} answered {ERROR_CODES[code][0]}", now, code)
-        elif code == REBALANCE_IN_PROGRESS:
+        elif code == codes.REBALANCE_IN_PROGRESS:
             self.rejoin("the group rebalances")
-        elif code == FENCED_INSTANCE_ID:
+        elif code == codes.FENCED_INSTANCE_ID:
             self._replace(what, now)
-        elif code == INVALID_SESSION_TIMEOUT and self._lower_session_timeout():
+        elif code == codes.INVALID_SESSION_TIMEOUT and self._lower_session_timeout():
             pass
-        elif code in (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE):
+        elif code in (codes.NOT_COORDINATOR, codes.COORDINATOR_NOT_AVAILABLE):
             self.unreachable(now)
         elif broker_error(code, "").retriable:
             self._backoff.extend(now)
         else:
-            self._refuse(
-                broker_error(code, f"{what} of {self._settings.place}{ADVICE.get(code, '')}")
-            )
+            advice = codes.ADVICE.get(code, "")
+            self._refuse(broker_error(code, f"{what} of {self._settings.place}{advice}"))
 
     def _lower_session_timeout(self) -> bool:
         asked = self._settings.session_timeout_ms
-        if asked <= OLD_SESSION_LIMIT_MS:
+        if asked <= codes.OLD_SESSION_LIMIT_MS:
             return False
         log.warning(
             "%s: the broker refused session_timeout_ms=%d; trying %d, the most Kafka 0.9 allows",
             self._settings.place,
             asked,
-            OLD_SESSION_LIMIT_MS,
+            codes.OLD_SESSION_LIMIT_MS,
         )
-        self._settings = replace(self._settings, session_timeout_ms=OLD_SESSION_LIMIT_MS)
+        self._settings = replace(self._settings, session_timeout_ms=codes.OLD_SESSION_LIMIT_MS)
         return True
 
-    def _expel(self, why: str, now: float, code: int = UNKNOWN_MEMBER_ID) -> None:
+    def _expel(self, why: str, now: float, code: int = codes.UNKNOWN_MEMBER_ID) -> None:
         log.info("%s: out of generation %d: %s", self._settings.place, self._generation, why)
         if not self._member_id:
             self._backoff.extend(now)  # a newcomer cannot be unknown: do not ask in a loop
-        if code != ILLEGAL_GENERATION:
+        if code != codes.ILLEGAL_GENERATION:
             self._member_id = ""
         self._forget()
         self._is_lost, self._reason = True, why
@@ -405,8 +394,7 @@ class Membership:
     def _replace(self, what: str, now: float) -> None:
         self._expel(f"{what} answered FENCED_INSTANCE_ID", now)
         if (self.state, Event.REPLACED) in TABLE:
-            message = (
-                f"{what} of {self._settings.place}: FENCED_INSTANCE_ID (error {FENCED_INSTANCE_ID})"
-            )
-            self._error = BrokerError(message + ADVICE[FENCED_INSTANCE_ID], FENCED_INSTANCE_ID)
+            code, place = codes.FENCED_INSTANCE_ID, self._settings.place
+            message = f"{what} of {place}: FENCED_INSTANCE_ID (error {code}){codes.ADVICE[code]}"
+            self._error = BrokerError(message, code)
             self._go(Event.REPLACED)

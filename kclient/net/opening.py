@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kclient.config import ClientOptions
 from kclient.deadline import Deadline
-from kclient.errors import AuthenticationError, KafkaTimeout, ProtocolError, TransportError
+from kclient.errors import (
+    AuthenticationError,
+    ClientClosedError,
+    KafkaTimeout,
+    ProtocolError,
+    TransportError,
+)
 from kclient.net import stream
 from kclient.net.authentication import authenticate
 from kclient.net.connection import Connection
@@ -44,8 +51,11 @@ class Opener:
     """The cluster's finalized features, as the last broker told them."""
     _known: dict[str, Versions | None] = field(default_factory=dict)
     """By address: the versions of a broker that cannot say, None for one that can."""
+    _lines: weakref.WeakSet[Stream] = field(default_factory=weakref.WeakSet)
+    """Every stream that is open, so that ``close`` reaches those not yet handed out."""
+    _is_closed: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """Guards ``_known``."""
+    """Guards the three above."""
 
     def open(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
         """Connect, agree on versions and log in.
@@ -53,14 +63,19 @@ class Opener:
         Raises TransportError, KafkaTimeout, AuthenticationError or ProtocolError, each with
         the stage it happened at and what to do.
         """
-        line, versions = self._negotiated(endpoint, deadline)
-        connection = Connection(line, endpoint, client_id=self.options["client_id"], caps=self.caps)
-        connection.agree(versions)
+        connection = self.negotiate(endpoint, deadline)
         try:
             self.log_in(connection, deadline)
         except BaseException:
             connection.close()
             raise
+        return connection
+
+    def negotiate(self, endpoint: Endpoint, deadline: Deadline) -> Connection:
+        """Connect and agree on versions; who we are is still to be said. Raises as ``open``."""
+        line, versions = self._negotiated(endpoint, deadline)
+        connection = Connection(line, endpoint, client_id=self.options["client_id"], caps=self.caps)
+        connection.agree(versions)
         return connection
 
     def log_in(self, connection: Connection, deadline: Deadline, *, again: bool = False) -> None:
@@ -71,6 +86,14 @@ class Opener:
                 connection, mechanism, connection.versions, deadline, again=again
             )
             connection.keep_session(lifetime)
+
+    def close(self) -> None:
+        """Open no more; whoever is at it in another thread gets an error."""
+        with self._lock:
+            self._is_closed = True
+            lines = list(self._lines)
+        for line in lines:
+            line.abort()
 
     def forget(self, address: str) -> None:
         """Ask for the versions anew next time: the broker went, and may return as another."""
@@ -109,7 +132,7 @@ class Opener:
 
     def _connect(self, endpoint: Endpoint, deadline: Deadline) -> Stream:
         setup = deadline.within(self.options["socket_connection_setup_timeout_ms"] / 1000)
-        return stream.connect(
+        line = stream.connect(
             endpoint.host,
             endpoint.port,
             setup,
@@ -117,6 +140,13 @@ class Opener:
             max_frame=self.options["receive_message_max_bytes"],
             buffers=(self.options["send_buffer_bytes"], self.options["receive_buffer_bytes"]),
         )
+        with self._lock:
+            self._lines.add(line)
+            is_closed = self._is_closed
+        if is_closed:
+            line.close()
+            raise ClientClosedError("the client was closed during the call")
+        return line
 
     def _ask_versions(
         self, line: Stream, number: int, may_be_old: bool, deadline: Deadline
@@ -222,7 +252,6 @@ def _receive(line: Stream, deadline: Deadline, *numbers: int) -> Buffer:
             f"{line.address}: connected, but no answer within {deadline.seconds:g} s; is it a "
             "Kafka listener, and does it speak plaintext (else set security_protocol)? A broker "
             "that hangs or is overloaded is silent, too",
-            cause=error.cause,
             stage="kafka",
             address=line.address,
         ) from error

@@ -171,6 +171,7 @@ class Pool:
             for slot in list(self._slots.values()):
                 slot.empty()
             return
+        self._opener.close()
         with self._lock:
             slots = list(self._slots.values())
         for slot in slots:

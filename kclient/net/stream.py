@@ -261,7 +261,7 @@ class Stream:
             return tls_failure(error, self.address)
         text = f"{self.address}: {error} while {doing}"
         if isinstance(error, TimeoutError):
-            return KafkaTimeout(text, cause=error, address=self.address)
+            return KafkaTimeout(text, address=self.address)
         return TransportError(text, address=self.address)
 
     def _not_kafka(self, size: int) -> ProtocolError:

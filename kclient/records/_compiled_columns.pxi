@@ -279,6 +279,7 @@ cdef class Rows:
 
         rows = self.key.rows
         valid = taken(&self.timestamp.valid)
+        valid = valid if self.timestamp.nulls else None
         columns = [  # in the order of the schema
             taken_column(&self.key, KINDS["key"]),
             taken_column(&self.value, KINDS["value"]),

@@ -317,7 +317,7 @@ cdef object stopped(Stop stop, int64_t row, int64_t size):
 
 cdef inline int64_t room_in(int64_t limit) noexcept:
     """How much of ``limit`` is left for records; 0 at least, for -1 means any."""
-    return max(limit - BATCH_HEADER, 0) if limit > BATCH_HEADER else 0
+    return limit - BATCH_HEADER if limit > BATCH_HEADER else 0
 
 
 cdef inline Py_ssize_t checked_start(Py_ssize_t start) except -1:

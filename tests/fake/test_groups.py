@@ -80,7 +80,8 @@ def test_a_static_member_keeps_its_place(fake_cluster: Start) -> None:
         classic(cluster, instance="i") as before,
         classic(cluster, instance="i") as after,
     ):
-        assert before.join().error_code == 0
+        first = before.join()
+        assert (first.error_code, first.skip_assignment, first.leader) == (0, False, before.id)
         before.sync({before.id: b"mine"})
         back = after.join()
         assert (back.error_code, back.generation_id, back.skip_assignment) == (0, 1, True)

@@ -186,10 +186,6 @@ class PartitionLog:
         known = [entry[0] for entry in self.epochs if entry[0] <= epoch]
         return (known[-1] if known else epoch), following[1]
 
-    def epoch_at_end(self) -> int:
-        """The leader epoch of the last record, or of the leader if there is none."""
-        return self.batches[-1].header.leader_epoch if self.batches else UNKNOWN
-
 
 def check_batches(data: Buffer) -> list[RecordBatch]:
     """What a producer sent, with checksums; raises CORRUPT_MESSAGE, or INVALID_RECORD if empty."""

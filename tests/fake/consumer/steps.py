@@ -20,7 +20,9 @@ def batch(*values: bytes, timestamp: int = 1_000, **options: Any) -> bytes:
     )
 
 
-def fill(cluster: FakeCluster, count: int, tp: TopicPartition = TP, *, size: int = 5) -> list[bytes]:
+def fill(
+    cluster: FakeCluster, count: int, tp: TopicPartition = TP, *, size: int = 5
+) -> list[bytes]:
     """Append ``count`` records in batches of ``size``; their values say where they are."""
     end = len(cluster.records(tp))
     values = [b"%d/%d" % (tp.partition, end + number) for number in range(count)]

@@ -298,9 +298,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_fault_of_one_fetch_loses_nothing(
-    cluster: FakeCluster, consume: Make, name: str
-) -> None:
+def test_fault_of_one_fetch_loses_nothing(cluster: FakeCluster, consume: Make, name: str) -> None:
     consumer = consume(cluster, request_timeout_ms=400)
     consumer.assign([TP, OTHER])
     values = fill(cluster, 5)
@@ -415,9 +413,7 @@ def _fetch(seen: SeenRequest) -> FetchRequest:
     return seen.message
 
 
-def test_answer_without_the_partition_is_not_the_end(
-    cluster: FakeCluster, consume: Make
-) -> None:
+def test_answer_without_the_partition_is_not_the_end(cluster: FakeCluster, consume: Make) -> None:
     def leave_out(seen: SeenRequest, message: Message) -> Message:
         assert isinstance(message, FetchResponse)
         message.responses = []

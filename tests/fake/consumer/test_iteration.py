@@ -245,7 +245,10 @@ def test_bad_value_names_its_place_and_can_be_skipped(cluster: FakeCluster, cons
     cluster.append(TP, batch(b"1", b"2", b"x", b"4"))
     consumer = consume(cluster, value_deserializer=int)
     consumer.assign([TP])
-    assert [each.value for each in poll_until(consumer, lambda: consumer.position(TP) == 2)] == [1, 2]
+    assert [each.value for each in poll_until(consumer, lambda: consumer.position(TP) == 2)] == [
+        1,
+        2,
+    ]
     for _ in range(2):
         with pytest.raises(SerializationError, match=r"orders\[0\] at offset 2.*seek") as caught:
             consumer.poll(1.0)

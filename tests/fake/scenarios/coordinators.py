@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kclient.deadline import Deadline
 from kclient.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -114,8 +116,8 @@ def _transactions(address: str, name: str, version: int) -> list[object]:
         for commit in (True, False):
             if version == TV1:
                 seen += [settled(writer.add)]
-            seen += [settled(lambda: writer.produce(b"b")), writer.end(commit=commit)]
-            seen += [writer.epoch]
+            seen += [settled(lambda: writer.produce(b"b"))]
+            seen += [settled(partial(writer.end, commit=commit)), writer.epoch]
         before = writer.epoch
         seen += [settled(lambda: writer.end(commit=False)), writer.epoch - before]
         if version == TV1:
@@ -123,9 +125,10 @@ def _transactions(address: str, name: str, version: int) -> list[object]:
         seen += [settled(lambda: writer.produce(b"c"))]
         newer = new_writer()
         seen += [settled(newer.init), newer.id == writer.id, newer.epoch > writer.epoch]
-        seen += [writer.produce(b"late"), writer.add(), writer.end(commit=True)]
+        seen += [settled(lambda: writer.produce(b"late")), settled(writer.add)]
+        seen += [settled(lambda: writer.end(commit=True))]
         newer.id += 77
-        return [*seen, newer.end(commit=True)]
+        return [*seen, settled(lambda: newer.end(commit=True))]
 
 
 def transactions_of_version_1(address: str, name: str) -> list[object]:
@@ -223,12 +226,13 @@ def offsets_in_transactions(address: str, name: str) -> list[object]:
         for end in (False, True):
             seen += [settled(lambda: commit_later(7)), committed(client, name, name, 8)]
             seen += [committed(client, name, name, 8, stable=True)]
-            seen += [settled(lambda end=end: writer.end(commit=end))]  # type: ignore[misc]
+            seen += [settled(partial(writer.end, commit=end))]
             seen += [settled_offsets(client, name)]
-        seen += [settled(add), commit_later(9, 3), writer.end(commit=True)]
-        seen += [settled_offsets(client, name), commit_later(5, 3, "nobody")]
+        seen += [settled(add), settled(lambda: commit_later(9, 3))]
+        seen += [settled(lambda: writer.end(commit=True)), settled_offsets(client, name)]
+        seen += [settled(lambda: commit_later(5, 3, "nobody"))]
         writer.epoch -= 1
-        return [*seen, add(), commit_later(5)]
+        return [*seen, settled(add), settled(lambda: commit_later(5))]
 
 
 def settled_offsets(client: RawClient, name: str) -> object:

@@ -184,6 +184,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def leave_answered(self) -> None:
+        if self.member.state is State.LEAVING:
+            self.expelled = True
         self.member.left()
 
     @rule()

@@ -39,15 +39,14 @@ def join_group(call: Call, request: JoinGroupRequest) -> Message:
         # The id goes out first, so that a joiner whose answer is lost leaves no ghost (KIP-394).
         group.expected.add(member_id)
         return JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED, member_id=member_id)
-    is_back = not request.member_id
     generation = group.generation
     member = group.join(joiner, request.protocol_type, now)
     call.state.changed.notify_all()
     _await(call, group, lambda: not member.is_joining or group.members.get(member.id) is not member)
     if group.members.get(member.id) is not member:
         raise Refusal(Code.FENCED_INSTANCE_ID if member.is_static else Code.UNKNOWN_MEMBER_ID)
-    is_old_generation = group.generation == generation
-    return _joined(call, group, member, keeps_assignment=is_back and is_old_generation)
+    is_back = not request.member_id and group.generation == generation
+    return _joined(call, group, member, keeps_assignment=is_back)
 
 
 def _member_id(call: Call, group: ClassicGroup, request: JoinGroupRequest) -> str:
