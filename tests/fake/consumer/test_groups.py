@@ -38,11 +38,16 @@ class Diary:
     def __init__(self) -> None:
         self.told: list[tuple[str, set[TopicPartition]]] = []
 
-    def listeners(self) -> dict[str, Callable[[list[TopicPartition]], None]]:
+    def subscribe(self, consumer: Consumer) -> None:
         def write(what: str) -> Callable[[list[TopicPartition]], None]:
             return lambda tps: self.told.append((what, set(tps)))
 
-        return {name: write(name) for name in ("on_assigned", "on_revoked", "on_lost")}
+        consumer.subscribe(
+            "orders",
+            on_assigned=write("on_assigned"),
+            on_revoked=write("on_revoked"),
+            on_lost=write("on_lost"),
+        )
 
     def of(self, what: str) -> list[set[TopicPartition]]:
         return [tps for name, tps in self.told if name == what and tps]
@@ -65,7 +70,7 @@ def test_members_come_and_go(cluster: FakeCluster, consume: Make, strategy: str)
     options = {"group_id": "g", "partition_assignment_strategy": [strategy]}
     diary = Diary()
     first = consume(cluster, **options)
-    first.subscribe("orders", **diary.listeners())
+    diary.subscribe(first)
     share(first)
     second = consume(cluster, **options)
     second.subscribe("orders")
@@ -115,7 +120,7 @@ def test_static_member_does_not_leave(cluster: FakeCluster, consume: Make) -> No
 def test_static_member_that_is_replaced_is_told(cluster: FakeCluster, consume: Make) -> None:
     diary = Diary()
     old = consume(cluster, group_id="g", group_instance_id="one")
-    old.subscribe("orders", **diary.listeners())
+    diary.subscribe(old)
     share(old)
     new = consume(cluster, group_id="g", group_instance_id="one")
     new.subscribe("orders")
@@ -131,14 +136,13 @@ def test_static_member_that_is_replaced_is_told(cluster: FakeCluster, consume: M
 def test_coordinator_moves(cluster: FakeCluster, consume: Make) -> None:
     consumer = consume(cluster, group_id="g", auto_commit_interval_ms=20)
     diary = Diary()
-    consumer.subscribe("orders", **diary.listeners())
+    diary.subscribe(consumer)
     share(consumer)
     for node in (1, 2, 3):
         cluster.move_coordinator("g", node)
         count = fill(cluster, 5)
         assert read(consumer, 5) == count
-        end = len(cluster.records(TP))
-        poll_until(consumer, lambda end=end: cluster.committed("g").get(TP) == end)
+        poll_until(consumer, lambda: cluster.committed("g").get(TP) == len(cluster.records(TP)))
     assert diary.of("on_lost") == [], "moving is no reason to lose anything"
 
 
@@ -205,7 +209,7 @@ def test_failed_commit_says_why_and_the_member_joins_at_once(
         heartbeat_interval_ms=2_000,
         session_timeout_ms=3_000,  # after which the fake forgets whom it did not throw out
     )
-    consumer.subscribe("orders", **diary.listeners())
+    diary.subscribe(consumer)
     fill(cluster, 5)
     read(consumer, 5)
     before = consumer.group_metadata()
@@ -312,9 +316,7 @@ def test_heartbeats_go_on_while_the_user_is_busy(cluster: FakeCluster, consume: 
 
 def test_join_is_finished_while_the_user_is_busy(cluster: FakeCluster, consume: Make) -> None:
     """A rebalance that begins under a slow handler must not wait for its next poll to sync."""
-    consumer = consume(
-        cluster, group_id="g", partition_assignment_strategy=["cooperative-sticky"]
-    )
+    consumer = consume(cluster, group_id="g", partition_assignment_strategy=["cooperative-sticky"])
     consumer.subscribe("orders")
     share(consumer)
     syncs = len(cluster.requests("SyncGroup"))
@@ -334,7 +336,7 @@ def test_slow_handlers_are_warned_then_lose_their_partitions(
 ) -> None:
     diary = Diary()
     consumer = consume(cluster, group_id="g", max_poll_interval_ms=1_500)
-    consumer.subscribe("orders", **diary.listeners())
+    diary.subscribe(consumer)
     share(consumer)
     eventually(lambda: "no poll for 1." in caplog.text)
     assert "max_poll_interval_ms=1500" in caplog.text
@@ -349,7 +351,7 @@ def test_iteration_counts_as_polling(cluster: FakeCluster, consume: Make) -> Non
     fill(cluster, 8)
     diary = Diary()
     consumer = consume(cluster, group_id="g", max_poll_interval_ms=1_000)
-    consumer.subscribe("orders", **diary.listeners())
+    diary.subscribe(consumer)
     for record in consumer:
         time.sleep(0.4)  # the handler's work
         if record.offset == 7:
@@ -419,7 +421,7 @@ def test_missing_topic_is_warned_of_and_read_when_it_comes(
 def test_unsubscribe_and_subscribe_again(cluster: FakeCluster, consume: Make) -> None:
     diary = Diary()
     consumer = consume(cluster, group_id="g")
-    consumer.subscribe("orders", **diary.listeners())
+    diary.subscribe(consumer)
     fill(cluster, 5)
     read(consumer, 5)
     consumer.unsubscribe()
