@@ -15,7 +15,7 @@ from kclient.records.arrow_rows import ArrowRows
 from kclient.records.batch import ControlType, RecordBatch, control_type
 from kclient.records.interface import BatchWriter
 from kclient.records.legacy import MessageSetWriter
-from kclient.records.reader import batches, decode, read_batch, to_arrow
+from kclient.records.reader import batches, batches_to_arrow, decode, read_batch, to_arrow
 from kclient.types import ProducerRecord, Record
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "ControlType",
     "RecordBatch",
     "batches",
+    "batches_to_arrow",
     "control_type",
     "decode",
     "encode",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -102,15 +102,29 @@ def to_arrow(
     Columns: key, value, topic, partition, offset, timestamp (ms, UTC; null if unknown),
     timestamp_type, headers. Raises what ``decode`` raises.
     """
-    from kclient.records import arrow
-
     wanted = (
         batch
         for batch in batches(data, topic=topic, partition=partition, check_crc=check_crc)
-        if batch.last_offset >= start_offset and not batch.is_control
+        if not batch.is_control
     )
+    return batches_to_arrow(wanted, start_offset=start_offset, max_output=max_output)
+
+
+def batches_to_arrow(
+    wanted: Iterable[RecordBatch],
+    *,
+    start_offset: int = 0,
+    max_output: int = DEFAULT_MAX_OUTPUT,
+) -> Any:
+    """Read batches, of any mix of formats, into one table as ``to_arrow`` does.
+
+    The caller leaves out control batches and those of aborted transactions.
+    """
+    from kclient.records import arrow
+
+    late = (batch for batch in wanted if batch.last_offset >= start_offset)
     tables = []
-    for is_old, group in groupby(wanted, key=lambda batch: batch.magic < 2):
+    for is_old, group in groupby(late, key=lambda batch: batch.magic < 2):
         if is_old:
             tables.append(arrow.table([r for b in group for r in read_messages(b, max_output)]))
         else:
