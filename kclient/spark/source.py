@@ -1,0 +1,42 @@
+"""``format("kclient")``: the data source that Spark knows by name."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from kclient.spark.boundary import told_plainly
+from kclient.spark.columns import check_read_schema, read_schema
+from kclient.spark.options import read_options
+from kclient.spark.reader import KafkaReader
+from kclient.spark.stream import KafkaStreamReader
+
+
+class KafkaSource(DataSource):
+    """Kafka by ``kclient``: reads and writes, in batches and streams.
+
+    The options are those of Spark's own Kafka connector; see ``kclient.spark.options``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return "kclient"
+
+    @told_plainly
+    def schema(self) -> StructType:
+        """The connector's columns. Raises ConfigError for wrong options."""
+        parsed = read_options(self.options, is_streaming=None)
+        return read_schema(include_headers=parsed.include_headers)
+
+    @told_plainly
+    def reader(self, schema: StructType) -> KafkaReader:
+        """A batch read. Raises ConfigError for wrong options or columns."""
+        check_read_schema(schema)
+        return KafkaReader(read_options(self.options, is_streaming=False), schema)
+
+    @told_plainly
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:
+        """A stream. Raises ConfigError for wrong options or columns."""
+        check_read_schema(schema)
+        return KafkaStreamReader(read_options(self.options, is_streaming=True), schema)
