@@ -30,6 +30,7 @@ demo: jars
 
 bench: $(VENV)/.stamp
 	$(BIN)/python -m bench.messages
+	$(BIN)/python -m bench.metadata
 
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.stamp

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import UUID
 
 from kclient.cluster import ANY, CONTROLLER, Call, Metadata, Router, Target
-from kclient.cluster.recent import RecentTopics
+from kclient.cluster.metadata import TOPIC_GRACE
+from kclient.cluster.recent import OWN_GRACE, RecentTopics
 from kclient.config import AdminKeywords, AdminOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.errors import PartialFailure, UnsupportedVersion
@@ -184,10 +185,12 @@ class Admin:
         """
         deadline, many = self._deadline(timeout), topics.delete(names)
         results = self._try_each(many, deadline)
-        gone = [name for name in succeeded(results) if isinstance(name, str)]
-        self._recent.note(gone, exist=False)
-        for name in gone:  # asking an old broker for it would make it again
-            self._metadata.forget_topic(name)
+        gone = succeeded(results)
+        if any(isinstance(topic, UUID) for topic in gone):
+            self._recent.clear()  # it may have been one of them
+        self._recent.note([topic for topic in gone if isinstance(topic, str)], exist=False)
+        for topic in gone:  # asking an old broker for it would make it again
+            self._metadata.forget_topic(str(topic))
         return settle(many.what, results, deadline.seconds)
 
     def list_topics(
@@ -214,8 +217,11 @@ class Admin:
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of topics. The failures are TopicNotFound and others."""
         rights = include_authorized_operations
+        deadline = self._deadline(timeout)
         many = topic_views.describe(names, rights=rights, fresh=self._recent.made())
-        return self._gather(many, self._deadline(timeout))
+        results = self._try_each(many, deadline, grace=OWN_GRACE)
+        self._recent.see(succeeded(results))
+        return settle(many.what, results, deadline.seconds)
 
     def create_partitions(
         self,
@@ -355,17 +361,8 @@ class Admin:
         timeout: float | None = None,
     ) -> dict[str, GroupDescription]:
         """Members and what each has: of classic, consumer, share and streams groups."""
-        deadline = self._deadline(timeout)
-        pending = [groups.check_group(each) for each in several(group_ids, "group ids")]
-        results: Results[str, GroupDescription] = {}
-        for describe in group_views.KINDS:
-            found = self._try_each(describe(pending, include_authorized_operations), deadline)
-            if results and all(isinstance(each, UnsupportedVersion) for each in found.values()):
-                break
-            results.update(found)
-            pending = [each for each in pending if group_views.is_of_another_kind(found[each])]
-        results.update({each: group_views.not_found(each) for each in pending})
-        return settle("describing groups", results, deadline.seconds)
+        wanted = [groups.check_group(each) for each in several(group_ids, "group ids")]
+        return self._describe_groups(wanted, include_authorized_operations, self._deadline(timeout))
 
     def delete_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None
@@ -384,7 +381,8 @@ class Admin:
         """Have a group go on without these members (ids, or MemberRefs), or without any."""
         deadline = self._deadline(timeout)
         if members is None:
-            found = self.describe_groups([group_id], timeout=timeout)[group_id].members
+            with _Single():
+                found = self._describe_groups([group_id], False, deadline)[group_id].members
             members = [MemberRef(each.member_id, each.instance_id) for each in found]
         wanted = groups.read_members(members)
         return self._gather(groups.remove_members(group_id, wanted, reason), deadline)
@@ -483,7 +481,13 @@ class Admin:
         self, changes: Iterable[ScramUpsert | ScramDeletion], *, timeout: float | None = None
     ) -> dict[str, None]:
         """Set passwords and take logins away; users succeed or fail each for themselves."""
-        return self._gather(scram.alter(changes), self._deadline(timeout))
+        deadline = self._deadline(timeout)
+        results: Results[str, None] = {}
+        for turn in scram.rounds(changes):
+            done: Results[str, None] = self._try_each(turn, deadline)
+            failures = {user: error for user, error in results.items() if error is not None}
+            results = {**results, **done, **failures}
+        return settle("altering SCRAM credentials", results, deadline.seconds)
 
     def create_delegation_token(
         self,
@@ -682,11 +686,13 @@ class Admin:
         results: Results[K, T] = self._try_each(many, deadline)
         return settle(many.what, results, deadline.seconds)
 
-    def _try_each(self, many: Many[K, T], deadline: Deadline) -> Results[K, T]:
+    def _try_each(
+        self, many: Many[K, T], deadline: Deadline, *, grace: float = TOPIC_GRACE
+    ) -> Results[K, T]:
         def call(items: Sequence[K]) -> CallFor[K, T]:
             return many.call(items, self._broker_ms(deadline))
 
-        return self._router.gather(many.items, many.target, call, deadline)
+        return self._router.gather(many.items, many.target, call, deadline, grace=grace)
 
     def _ask(self, target: Target, call: Call[T], timeout: float | None) -> T:
         return self._router.ask(target, call, self._deadline(timeout))
@@ -701,7 +707,22 @@ class Admin:
         """Ask these brokers, or every one of the cluster, the same."""
         deadline = self._deadline(timeout)
         chosen = sorted(self._metadata.brokers(deadline) if nodes is None else nodes)
-        return self._gather(each_broker(what, chosen, call), deadline)
+        results: Results[int, T] = self._try_each(each_broker(what, chosen, call), deadline)
+        return settle(what, results, deadline.seconds, alike=True)
+
+    def _describe_groups(
+        self, wanted: Sequence[str], rights: bool, deadline: Deadline
+    ) -> dict[str, GroupDescription]:
+        pending = list(wanted)
+        results: Results[str, GroupDescription] = {}
+        for describe in group_views.KINDS:
+            found = self._try_each(describe(pending, rights), deadline)
+            if results and all(isinstance(each, UnsupportedVersion) for each in found.values()):
+                break
+            results.update(found)
+            pending = [each for each in pending if group_views.is_of_another_kind(found[each])]
+        results.update({each: group_views.not_found(each) for each in pending})
+        return settle("describing groups", results, deadline.seconds)
 
     def _group_offsets(
         self,

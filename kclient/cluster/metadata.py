@@ -36,6 +36,7 @@ LANE = "metadata"
 _REBOOTSTRAP_REQUIRED = 129
 UNKNOWN_TOPIC = 3
 TOPIC_GRACE = 2.0  # seconds in which a topic that was just made may be unknown to a broker
+_CREATION_GRACE = 5.0  # and one that the broker may be making because we ask for it
 
 
 class Metadata:
@@ -89,7 +90,7 @@ class Metadata:
         known = self._fresh_topic(name)
         if known is not None:
             return known
-        patience = time.monotonic() + (deadline.left() if create else TOPIC_GRACE)
+        patience = time.monotonic() + (_CREATION_GRACE if create else TOPIC_GRACE)
 
         def attempt() -> TopicView:
             is_new = name not in self.view.topics

@@ -50,10 +50,12 @@ def offsets_at(
     deadline: Deadline,
     *,
     read_committed: bool = False,
+    attempts: int | None = None,
 ) -> dict[TopicPartition, OffsetAt | KafkaError]:
     """The first offset at or after a time (ms), by partition; -2 is the first, -1 the next.
 
-    One request to each leader; before 0.10.1 brokers only know times of whole segments.
+    One request to each leader; before 0.10.1 brokers only know times of whole segments. What
+    fails is tried again until the deadline, or ``attempts`` times in all.
     """
 
     def call(tps: Sequence[TopicPartition]) -> Call[Mapping[TopicPartition, OffsetAt | KafkaError]]:
@@ -67,7 +69,7 @@ def offsets_at(
 
         return Call(ListOffsetsRequest, build, _read_offsets)
 
-    return router.gather(times, Leader, call, deadline)
+    return router.gather(times, Leader, call, deadline, attempts=attempts)
 
 
 def _topics(times: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
@@ -97,7 +99,11 @@ def _read_offsets(answer: Message) -> Mapping[TopicPartition, OffsetAt | KafkaEr
 
 
 def epoch_ends(
-    router: Router, epochs: Mapping[TopicPartition, tuple[int, int]], deadline: Deadline
+    router: Router,
+    epochs: Mapping[TopicPartition, tuple[int, int]],
+    deadline: Deadline,
+    *,
+    attempts: int | None = None,
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
     """Where the epoch of the last record read ends on the leader now (KIP-320).
 
@@ -124,7 +130,7 @@ def epoch_ends(
 
         return Call(OffsetForLeaderEpochRequest, build, _read_ends)
 
-    return router.gather(epochs, Leader, call, deadline)
+    return router.gather(epochs, Leader, call, deadline, attempts=attempts)
 
 
 def _read_ends(answer: Message) -> Mapping[TopicPartition, EpochEnd | KafkaError]:

@@ -119,23 +119,29 @@ class Router:
         deadline: Deadline,
         *,
         lane: str = "admin",
+        grace: float = TOPIC_GRACE,
+        attempts: int | None = None,
     ) -> dict[K, T | KafkaError]:
         """Ask about many items, those of one broker in one request; failed ones again.
 
         ``call`` makes the request for some items, and its answer tells of each. Errors that
-        are final, or last when the time is over, are among the results.
+        are final, or last when the time is over or after so many ``attempts``, are among the
+        results. A topic that is not found may still turn up for ``grace`` seconds.
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
-        patience = time.monotonic() + TOPIC_GRACE
+        patience = time.monotonic() + grace
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
-                if wait >= deadline.left():
+                if wait >= deadline.left() or failures == attempts:
                     break
                 time.sleep(wait)
             failures += 1
-            results.update(self._gather_once(pending, target, call, deadline, lane))
+            for item, told in self._gather_once(pending, target, call, deadline, lane).items():
+                # That the time ran out says less than why it was needed.
+                if item not in results or deadline.left() or not isinstance(told, KafkaTimeout):
+                    results[item] = told
             pending = [item for item in pending if _is_retriable(results[item])]
             for item in pending:
                 error = results[item]

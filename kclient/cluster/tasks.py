@@ -6,7 +6,8 @@ Connecting to a broker that does not answer takes seconds, in which the others' 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
 
 from kclient.errors import KafkaError
 
@@ -16,18 +17,27 @@ class Tasks:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the three below
         self._running: set[Hashable] = set()
-        self._finished: list[tuple[Hashable, object]] = []
+        self._finished: deque[tuple[Hashable, object]] = deque()
+        self._discard: Callable[[object], None] | None = None
 
     def start(self, key: Hashable, work: Callable[[], object]) -> None:
         """Begin an errand, unless one of this key is under way."""
         with self._lock:
-            if key in self._running:
+            if key in self._running or self._discard is not None:
                 return
             self._running.add(key)
         name = f"kclient-{key[0] if isinstance(key, tuple) else key}"
-        threading.Thread(target=self._run, args=(key, work), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(key, work), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads, say because the interpreter ends
+            self._run(key, work)
+        except BaseException:
+            if thread.ident is None:
+                self._running.discard(key)
+            raise
 
     def is_running(self, key: Hashable) -> bool:
         """Whether an errand of this key is under way, or its result not collected."""
@@ -38,14 +48,23 @@ class Tasks:
         """Whether nothing is under way."""
         return not self._running
 
-    def collect(self) -> list[tuple[Hashable, object]]:
-        """Keys and results of errands that have ended; an error is a result."""
-        if not self._finished:
-            return []
+    def collect(self) -> Iterator[tuple[Hashable, object]]:
+        """Keys and results of errands that have ended; an error is a result.
+
+        Each stays until the next is asked for, so that an interrupt does not lose it.
+        """
+        while self._finished:
+            key, result = self._finished[0]
+            yield key, result
+            with self._lock:
+                self._finished.popleft()
+                self._running.discard(key)
+
+    def close(self, discard: Callable[[object], None]) -> list[tuple[Hashable, object]]:
+        """Start no more; return what has ended, and give ``discard`` what ends later."""
         with self._lock:
-            finished, self._finished = self._finished, []
-            self._running.difference_update(key for key, _ in finished)
-        return finished
+            self._discard = discard
+        return list(self.collect())
 
     def _run(self, key: Hashable, work: Callable[[], object]) -> None:
         try:
@@ -53,7 +72,11 @@ class Tasks:
         except Exception as error:
             result = error if isinstance(error, KafkaError) else _wrapped(error)
         with self._lock:
-            self._finished.append((key, result))
+            discard = self._discard
+            if discard is None:
+                self._finished.append((key, result))
+        if discard is not None:
+            discard(result)
         self._wake()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kclient.errors import KafkaError
@@ -14,6 +13,9 @@ from kclient.types import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kclient.delivery.future import SendFuture
+
+_NOTHING = open_batch()
+"""The writer of batches that are over."""
 
 
 class Batch:
@@ -25,6 +27,8 @@ class Batch:
     """
 
     __slots__ = (
+        "_charged",
+        "_count",
         "attempts",
         "base_offset",
         "compression",
@@ -34,13 +38,13 @@ class Batch:
         "error",
         "interested",
         "is_done",
+        "is_open",
         "is_urgent",
-        "listeners",
         "log_append_time",
         "magic",
         "not_before",
-        "number",
         "observed",
+        "order",
         "parts",
         "producer_epoch",
         "producer_id",
@@ -48,21 +52,23 @@ class Batch:
         "submitted",
         "tp",
         "transactional",
+        "whole",
         "writer",
     )
 
     def __init__(
-        self, tp: TopicPartition, number: int, compression: str | None, magic: int
+        self, tp: TopicPartition, order: tuple[int, ...], compression: str | None, magic: int
     ) -> None:
-        """``number`` counts the batches of a partition: they leave in its order."""
+        """``order`` ranks the batches of a partition: they leave in this order."""
         self.tp = tp
-        self.number = number
+        self.order = order
         self.compression = compression
         self.magic = magic
         self.writer: BatchWriter = open_batch(compression, magic=magic)
         self.data: bytes | None = None
         self.created_at = time.monotonic()
         self.not_before = 0.0
+        self.is_open = True
         self.is_urgent = False
         self.attempts = 0
         self.producer_id = self.producer_epoch = self.sequence = -1
@@ -72,28 +78,42 @@ class Batch:
         self.base_offset = -1
         self.log_append_time = -1
         self.error: KafkaError | None = None
+        self.whole: Batch | None = None
         self.parts: list[tuple[int, Batch]] = []
-        """After a split: the batches that took over, each with the index of its first record."""
+        """After a split: the batches that took over, each with the index of its first record,
+        and in each of them the ``whole`` it is part of."""
         self.interested: list[SendFuture] = []
         """Futures that somebody waits on from outside, or that have callbacks."""
-        self.listeners: list[Callable[[Batch], None]] = []
-        """Told when it is done, by the thread that carries the I/O: they must be quick."""
         self.submitted = 0
         self.observed = 0
         """Of the records by ``submit``: how many there are, how many errors were looked at."""
+        self._charged = self._count = 0  # kept when the writer is gone
 
     def __repr__(self) -> str:
-        return f"<Batch {self.tp.topic}[{self.tp.partition}] #{self.number} of {self.count}>"
+        place = ".".join(map(str, self.order))
+        return f"<Batch {self.tp.topic}[{self.tp.partition}] #{place} of {self.count}>"
 
     @property
     def count(self) -> int:
         """Records in it."""
-        return self.writer.count
+        return self._count or self.writer.count
 
     @property
     def size(self) -> int:
         """Bytes that it takes, before compression."""
         return self.writer.size
+
+    def release(self) -> None:
+        """Let go of the bytes: futures that somebody keeps must not keep them too."""
+        self._charged = self.charged
+        self.data = None
+        self._count = self.count
+        self.writer = _NOTHING
+
+    @property
+    def charged(self) -> int:
+        """Bytes that it takes of ``buffer_memory``; rewriting it does not change that."""
+        return self._charged or self.writer.size
 
     @property
     def has_sequence(self) -> bool:
@@ -102,8 +122,8 @@ class Batch:
 
     def assign(self, producer_id: int, epoch: int, sequence: int) -> None:
         """Give it its place in the producer's row; bytes sealed for another are dropped."""
-        self.producer_id, self.producer_epoch, self.sequence = producer_id, epoch, sequence
         self.data = None
+        self.producer_id, self.producer_epoch, self.sequence = producer_id, epoch, sequence
 
     def sealed(self) -> bytes:
         """The bytes to send; the same ones for each attempt. Raises MissingCodec."""
@@ -121,48 +141,51 @@ class Batch:
         writer = open_batch(self.compression, magic=magic)
         for record in decode(self.writer.seal()):
             writer.append(record.key, record.value, record.headers, record.timestamp)
-        self.writer, self.magic, self.data = writer, magic, None
+        self._charged = self.charged
+        self.data = None
+        self.writer, self.magic = writer, magic
 
     def split(self) -> list[Batch]:
         """Two batches of half the records each, which take this one's place in the row."""
         records = decode(self.writer.seal())
         middle = len(records) // 2
-        halves = []
+        parts: list[tuple[int, Batch]] = []
         for start, some in ((0, records[:middle]), (middle, records[middle:])):
-            half = Batch(self.tp, self.number, self.compression, self.magic)
+            half = Batch(self.tp, (*self.order, len(parts)), self.compression, self.magic)
             for record in some:
                 half.writer.append(record.key, record.value, record.headers, record.timestamp)
-            half.created_at, half.is_urgent = self.created_at, True
+            half.created_at, half.is_open, half.is_urgent = self.created_at, False, True
             half.attempts, half.transactional = self.attempts, self.transactional
             if self.has_sequence:
                 sequence = following(self.sequence, start)
                 half.assign(self.producer_id, self.producer_epoch, sequence)
-            half.listeners.append(self._part_done)
-            self.parts.append((start, half))
-            halves.append(half)
-        return halves
-
-    def _part_done(self, part: Batch) -> None:
-        if all(each.is_done for _, each in self.parts):
-            errors = (each.error for _, each in self.parts if each.error is not None)
-            self.finish(part.base_offset, part.log_append_time, next(errors, None))
+            half.whole = self
+            parts.append((start, half))
+        self.parts = parts
+        return [half for _, half in parts]
 
     def finish(
         self, base_offset: int, log_append_time: int = -1, error: KafkaError | None = None
     ) -> None:
-        """Tell everybody how it ended. Only the first call counts."""
+        """Settle how it ended, and wake who waits. Only the first outcome counts.
+
+        It may be called again, to complete what an interrupt left undone.
+        """
         with self.condition:
-            if self.is_done:
-                return
-            self.base_offset, self.log_append_time = base_offset, log_append_time
-            self.error = error
-            self.is_done = True
-            interested, self.interested = self.interested, []
+            if not self.is_done:
+                self.base_offset, self.log_append_time = base_offset, log_append_time
+                self.error = error
+                self.is_done = True
             self.condition.notify_all()
-        for tell in self.listeners:
-            tell(self)
-        for future in interested:
-            future.tell()
+        if self.whole is not None:
+            self.whole._join()
+
+    def _join(self) -> None:
+        """End as one's parts did, once all of them have."""
+        parts = [part for _, part in self.parts]
+        if all(part.is_done for part in parts):
+            error = next((part.error for part in parts if part.error is not None), None)
+            self.finish(parts[0].base_offset, parts[0].log_append_time, error)
 
     def outcome(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
         """What became of one record, once the batch is done."""
@@ -175,12 +198,13 @@ class Batch:
         when = self.log_append_time if self.log_append_time >= 0 else timestamp
         return RecordMetadata(self.tp.topic, self.tp.partition, offset, when)
 
+    def failed(self) -> int:
+        """How many of its records were not delivered, once it is done."""
+        if self.parts:
+            return sum(part.failed() for _, part in self.parts)
+        return self.count if self.error is not None else 0
+
 
 def following(sequence: int, count: int) -> int:
     """The sequence number ``count`` records later; after 2^31 - 1 comes 0."""
     return (sequence + count) & 0x7FFFFFFF
-
-
-def total(batches: Sequence[Batch]) -> int:
-    """How many records some batches hold."""
-    return sum(batch.count for batch in batches)

@@ -1,24 +1,34 @@
 """Who does the I/O: one thread at a time, and whoever needs a result may be the one.
 
 A caller of ``send`` on an idle producer writes its batch and reads the answer itself, with
-no hand-over to another thread. Callers that come meanwhile wait; their records pile up in
-the next batch, and when the first caller has its answer, one of them carries on.
+no hand-over to another thread. Callers that come meanwhile wait; when the first one has its
+answer, one of them carries on.
+
+An interrupt may hit a thread anywhere. So a place is given up in a ``finally`` that begins
+with a plain store, which nothing can prevent; and since the call that should wake the next
+thread may be the one that is interrupted, those who wait look for themselves now and then.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import Protocol
 
 from kclient.deadline import Deadline
-from kclient.errors import KafkaTimeout
+from kclient.errors import ClientClosedError, KafkaError, KafkaTimeout
+
+_LOOK_SECONDS = 1.0
+"""How often a waiting thread looks whether it was forgotten."""
 
 
 class Steps(Protocol):
     """What is carried: an engine that advances step by step."""
+
+    is_reentrant: bool
+    """Whether a step may be made from inside of one, at this point of it."""
 
     def step(self, until: float) -> None:
         """Do what can be done now; wait for more until then, by time.monotonic()."""
@@ -28,10 +38,13 @@ class Steps(Protocol):
 
 
 class _Waiter:
-    __slots__ = ("done", "parked")
+    """A thread that wants something done; ``parked`` is released to wake it."""
+
+    __slots__ = ("done", "parked", "thread")
 
     def __init__(self, done: Callable[[], bool]) -> None:
         self.done = done
+        self.thread = get_ident()
         self.parked = threading.Lock()
         self.parked.acquire()
 
@@ -41,79 +54,128 @@ class Carrier:
 
     def __init__(self, engine: Steps) -> None:
         self._engine = engine
-        self._lock = threading.Lock()  # guards the two below
-        self._is_carried = False
-        self._waiters: deque[_Waiter] = deque()
+        self._lock = threading.Lock()  # guards the line, and taking the place
+        self._owner: _Waiter | None = None
+        self._called: _Waiter | None = None
+        """The one that was woken to carry on, and has not come yet."""
+        self._line: dict[_Waiter, None] = {}
+        self._is_retired = False
 
     def until(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
         """Return when ``done()`` is true, carrying the engine if nobody else does.
 
-        Raises KafkaTimeout at the deadline, and whatever a step raises.
+        Raises KafkaTimeout at the deadline, ClientClosedError after ``retire``, and whatever
+        a step raises.
         """
-        while not done():
-            waiter = self._enter(done)
-            if waiter is None:
-                self._carry(done, deadline, what)
-                return
-            self._engine.wake()
-            try:
-                if not done() and not waiter.parked.acquire(timeout=deadline.left()) and not done():
-                    raise KafkaTimeout(f"{what}: not done within {deadline.seconds:g} s")
-            finally:
-                self._leave(waiter)
+        if done():
+            return
+        owner = self._owner
+        if owner is not None and not self._is_retired and owner.thread == get_ident():
+            self._carry_inside(done, deadline, what)
+            return
+        waiter = _Waiter(done)
+        try:
+            while not self._take(waiter):
+                self._engine.wake()
+                self._park(waiter, deadline, what)
+                if done():
+                    return
+            self._carry(done, deadline, what)
+        finally:
+            if self._owner is waiter:
+                self._owner = None
+            self._call_next(waiter)
 
     def step(self) -> None:
         """Do what can be done now, if nobody else is at it."""
-        if self._enter(None) is None:
-            try:
+        owner = self._owner
+        if owner is not None:
+            return
+        waiter = _Waiter(bool)
+        try:
+            if self._take(waiter, stays=False):
                 self._engine.step(0.0)
                 self._wake_done()
-            finally:
-                self._hand_over()
-
-    def _enter(self, done: Callable[[], bool] | None) -> _Waiter | None:
-        """None if the engine is ours now; else a place in the line."""
-        with self._lock:
-            if not self._is_carried:
-                self._is_carried = True
-                return None
-            waiter = _Waiter(done or bool)
-            if done is not None:
-                self._waiters.append(waiter)
-            return waiter
-
-    def _leave(self, waiter: _Waiter) -> None:
-        with self._lock:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-                return
-        # It had been woken to carry on; if it goes away instead, another one must.
-        self._pass_on()
-
-    def _carry(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
-        try:
-            while not done():
-                left = deadline.left()
-                if not left:
-                    raise KafkaTimeout(f"{what}: not done within {deadline.seconds:g} s")
-                self._engine.step(time.monotonic() + left)
-                if self._waiters:
-                    self._wake_done()
         finally:
-            self._hand_over()
+            if self._owner is waiter:
+                self._owner = None
+            self._call_next(waiter)
+
+    def retire(self, deadline: Deadline) -> None:
+        """Let nobody carry any more, once whoever does has stopped, or at the deadline."""
+        waiter = _Waiter(bool)
+        while not self._take(waiter) and not deadline.is_over:
+            self._engine.wake()
+            waiter.parked.acquire(timeout=min(deadline.left(), _LOOK_SECONDS))
+        with self._lock:
+            self._is_retired = True
+            for each in self._line:
+                each.parked.release()
+            self._line.clear()
+
+    # --- the place ---
+
+    def _take(self, waiter: _Waiter, *, stays: bool = True) -> bool:
+        """Become the one who carries, else stand in line if it ``stays``."""
+        with self._lock:
+            if self._is_retired:
+                raise ClientClosedError("the producer was closed during the call")
+            if self._owner is None:
+                self._owner = waiter
+                self._called = None
+                self._line.pop(waiter, None)
+                return True
+            if stays:
+                self._line[waiter] = None
+            return False
+
+    def _park(self, waiter: _Waiter, deadline: Deadline, what: str) -> None:
+        """Wait to be called, at most for a moment."""
+        left = deadline.left()
+        if waiter.done() or waiter.parked.acquire(timeout=min(left, _LOOK_SECONDS)):
+            return
+        if deadline.is_over and not waiter.done():
+            raise _too_late(what, deadline)
+
+    def _call_next(self, leaving: _Waiter) -> None:
+        """Wake another one to carry on, unless somebody does or was called already."""
+        with self._lock:
+            self._line.pop(leaving, None)
+            if self._called is leaving:
+                self._called = None
+            if self._owner is None and self._called is None and self._line:
+                self._called = next(iter(self._line))
+                del self._line[self._called]
+                self._called.parked.release()
 
     def _wake_done(self) -> None:
+        """Let those go whose wish has come true."""
+        if not self._line:
+            return
         with self._lock:
-            for waiter in [each for each in self._waiters if each.done()]:
-                self._waiters.remove(waiter)
+            for waiter in [each for each in self._line if each.done()]:
+                del self._line[waiter]
                 waiter.parked.release()
 
-    def _hand_over(self) -> None:
-        with self._lock:
-            self._is_carried = False
-        self._pass_on()
+    # --- carrying ---
 
-    def _pass_on(self) -> None:
-        with self._lock:
-            if not self._is_carried and self._waiters:
-                self._waiters.popleft().parked.release()
+    def _carry(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
+        while not done():
+            left = deadline.left()
+            if not left:
+                raise _too_late(what, deadline)
+            self._engine.step(time.monotonic() + left)
+            self._wake_done()
+
+    def _carry_inside(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
+        """Go on from inside a step: a callback of a future waits for something."""
+        if not self._engine.is_reentrant:
+            raise KafkaError(
+                f"{what}: called by the producer's own thread, in the middle of its work; does "
+                "a logging handler use the producer that it logs for?"
+            )
+        self._carry(done, deadline, what)
+
+
+def _too_late(what: str, deadline: Deadline) -> KafkaTimeout:
+    return KafkaTimeout(f"{what}: not done within {deadline.seconds:g} s")

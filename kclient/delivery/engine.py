@@ -8,59 +8,29 @@ from __future__ import annotations
 
 import logging
 import select
-import socket
 import time
 from collections import deque
-from collections.abc import Hashable
-from typing import NamedTuple, cast
+from collections.abc import Callable
+from typing import cast
 
-from kclient.cluster import Metadata
+from kclient.cluster import ClusterView, Metadata
 from kclient.cluster.retry import Backoff
-from kclient.cluster.tasks import Tasks
 from kclient.config import ProducerOptions
-from kclient.deadline import Deadline
 from kclient.delivery import produce
 from kclient.delivery.accumulator import FAR, Accumulator, Partition
 from kclient.delivery.batch import Batch
+from kclient.delivery.errands import Errands
 from kclient.delivery.identity import Identity
+from kclient.delivery.lines import Line, Lines, Sent
 from kclient.delivery.metrics import Metrics
 from kclient.delivery.settlement import Settlement
-from kclient.errors import (
-    AuthenticationError,
-    KafkaError,
-    KafkaTimeout,
-    TransportError,
-    UnsupportedVersion,
-)
-from kclient.net.connection import Answer, Connection
+from kclient.errors import KafkaError, KafkaTimeout, TransportError
+from kclient.net.connection import Answer
 from kclient.net.endpoint import Endpoint
 from kclient.net.pool import Pool
 from kclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 _log = logging.getLogger(__name__)
-LANE = "produce"
-_METADATA = "metadata"
-_CONNECT = "connect"
-
-
-class _Sent(NamedTuple):
-    """A request in flight."""
-
-    batches: list[Batch]
-    version: int
-    sent_at: float
-
-
-class _Line:
-    """The connection to one broker, and what was sent on it."""
-
-    __slots__ = ("connection", "endpoint", "events", "sent")
-
-    def __init__(self, endpoint: Endpoint, connection: Connection) -> None:
-        self.endpoint = endpoint
-        self.connection = connection
-        self.sent: deque[_Sent] = deque()
-        self.events = select.POLLIN
 
 
 class Engine:
@@ -75,107 +45,139 @@ class Engine:
         identity: Identity,
         metrics: Metrics,
     ) -> None:
+        self.is_reentrant = False
+        self.settlement = Settlement(accumulator, identity, metadata, Backoff(options), metrics)
         self._options = options
         self._pool = pool
         self._metadata = metadata
         self._accumulator = accumulator
         self._identity = identity
         self._metrics = metrics
-        self._backoff = Backoff(options)
-        self._settlement = Settlement(accumulator, identity, metadata, self._backoff, metrics)
+        self._lines = Lines(pool)
+        self._errands = Errands(options, pool, metadata, identity, self._lines, self.settlement)
         self._acks = -1 if options["acks"] in ("all", -1) else int(options["acks"])
         self._max_request = options["max_request_size"]
         self._max_in_flight = options["max_in_flight_requests_per_connection"]
         self._request_seconds = options["request_timeout_ms"] / 1000
-        self._lines: dict[int, _Line] = {}
-        self._by_fd: dict[int, _Line] = {}
-        self._metadata_not_before = 0.0
-        self._metadata_failures = 0
-        self._waker, self._woken = socket.socketpair()
-        for end in (self._waker, self._woken):
-            end.setblocking(False)
-        self._poller = select.poll()
-        self._poller.register(self._woken, select.POLLIN)
-        self._is_waiting = False
-        self._tasks = Tasks(self.wake)
+        self._orders: deque[Callable[[], None]] = deque()
+        self._may_wait = False
+        """Whether a step may be about to wait, or does: news must wake it."""
+        self._has_lost = False
+        """Whether a connection broke in this step, so that batches wait anew."""
 
     # --- the step ---
 
     def step(self, until: float) -> None:
-        """Send what may leave, read what has come, and wait for more ``until`` then at most."""
+        """Send what may leave, read what has come, and wait for more ``until`` then at most.
+
+        Callbacks of futures run at its end, when all is in order: they may use the producer.
+        """
+        is_quiet = False
         try:
-            self._step(until)
+            self._may_wait = True  # before anything is looked at, so that no news is missed
+            self._has_lost = False
+            next_event = self._send()
+            if self.settlement.ended or self._has_lost:
+                until = 0.0  # somebody may wait for what has ended; what was lost goes again
+            is_quiet = True
+            ready = self._lines.wait(min(until, next_event) - time.monotonic())
+            is_quiet = self._may_wait = False
+            for fd, events in ready:
+                self._serve(fd, events)
         except BaseException:
-            if not self._is_waiting:  # interrupted in the middle of something
+            if not is_quiet:  # interrupted in the middle of something
                 self._recover()
             raise
         finally:
-            self._is_waiting = False
+            self._may_wait = False
+        self.tell()
 
-    def _step(self, until: float) -> None:
+    def tell(self) -> None:
+        """Tell futures of the batches that have ended; callbacks may lead back here."""
+        ended = self.settlement.ended
+        if not ended:
+            return
+        self.is_reentrant = True
+        try:
+            while ended:
+                batch = ended[0]
+                if batch.interested:
+                    future = batch.interested[-1]
+                    future.tell()
+                    if future in batch.interested:
+                        batch.interested.remove(future)
+                else:
+                    ended.popleft()
+        finally:
+            self.is_reentrant = False
+
+    def _send(self) -> float:
+        """Do all that can be done without waiting; when there may be more to do."""
+        has_news = bool(self._orders)
+        while self._orders:
+            self._orders[0]()
+            self._orders.popleft()
+        self._errands.collect()
         now = time.monotonic()
-        for key, result in self._tasks.collect():
-            self._note_task(key, result)
         self._give_up_expired(now)
-        next_event = min(self._send_ready(now), self._check_timeouts(now))
-        wait = min(until, next_event) - time.monotonic()
-        self._is_waiting = True
-        ready = self._poller.poll(max(0.0, wait * 1000 + (wait > 0)))
-        self._is_waiting = False
-        for fd, events in ready:
-            self._serve(fd, events)
+        next_event = min(self._send_ready(now), self._check_timeouts())
+        # What the caller waits for may just have ended, and nothing else may come: do not wait.
+        return now if has_news or self.settlement.ended else next_event
 
     def _recover(self) -> None:
         """After an interrupt nobody knows what has left: begin anew with all that was out."""
-        for line in list(self._lines.values()):
-            self._drop_line(line)
+        _log.info("interrupted: the connections are closed, and what was in flight goes again")
+        for line in self._lines:
+            self._lines.drop(line)
         with self._accumulator.lock:
-            partitions = list(self._accumulator.partitions.values())
-        lost = [batch for partition in partitions for batch in partition.in_flight]
-        self._settlement.leave_open(lost, TransportError("interrupted"))
+            for partition in self._accumulator.partitions.values():
+                for batch in partition.unsettled():
+                    if batch.is_done:
+                        batch.finish(-1)  # completes what may not have been told
+            self._accumulator.repair()
+            lost = [
+                batch
+                for partition in self._accumulator.partitions.values()
+                for batch in partition.in_flight
+            ]
+        self.settlement.leave_open(lost)
 
     def wake(self) -> None:
         """Have a step that waits return soon; from any thread."""
-        try:
-            self._waker.send(b"\0")
-        except (BlockingIOError, OSError):
-            return  # awake anyway, or closed
+        self._lines.wake()
 
     def wake_if_waiting(self) -> None:
         """As ``wake``, when a step waits at the moment: for callers that come often."""
-        if self._is_waiting:
-            self.wake()
+        if self._may_wait:
+            self._lines.wake()
 
-    def drop_queued(self, error: KafkaError) -> None:
-        """End what has not been sent with an error; what is in flight goes on."""
-        self._settlement.fail_partitions(lambda tp: True, error)
+    def order(self, action: Callable[[], None]) -> Callable[[], bool]:
+        """Have something done by whoever carries the engine; returns what tells if it was."""
+        is_done = False
 
-    def drop_all(self, error: KafkaError) -> None:
-        """End everything that has no outcome with an error."""
-        self.drop_queued(error)
-        with self._accumulator.lock:
-            partitions = list(self._accumulator.partitions.values())
-        for batch in [batch for each in partitions for batch in each.in_flight]:
-            self._settlement.fail(batch, error)
+        def act() -> None:
+            nonlocal is_done
+            action()
+            is_done = True
+
+        self._orders.append(act)
+        self._lines.wake()
+        return lambda: is_done
 
     def close(self) -> None:
         """Give connections and sockets back. Batches that are left are the caller's affair."""
-        for line in list(self._lines.values()):
-            self._drop_line(line)
-        self._waker.close()
-        self._woken.close()
+        self._lines.close()
 
     def _serve(self, fd: int, events: int) -> None:
-        line = self._by_fd.get(fd)
+        line = self._lines.at(fd)
         if line is None:
-            self._woken.recv(4096)
             return
         try:
             if events & select.POLLOUT:
                 line.connection.push()
             if events & ~select.POLLOUT:
                 self._read_answers(line)
-            self._watch(line)
+            self._lines.watch(line)
         except KafkaError as error:
             self._lose_line(line, error)
 
@@ -183,31 +185,36 @@ class Engine:
 
     def _send_ready(self, now: float) -> float:
         """Send all that may leave; return when there may be more to do."""
+        refusal = self._identity.refusal
+        if refusal is not None:
+            self.settlement.fail_queued(refusal)
         accumulator = self._accumulator
         with accumulator.lock:
             next_event = min(accumulator.note_time(now), accumulator.next_expiry)
             if not accumulator.ready:
                 return next_event
             waiting = list(accumulator.ready)
-        if not self._identity.is_ready(self._tasks):
-            return min(next_event, self._identity.not_before)
+        if not self._identity.is_ready(self._errands.tasks):
+            return min(next_event, self._identity.not_before or FAR)
+        view = self._metadata.view
         groups: dict[Endpoint, list[Partition]] = {}
+        lacks_leader = False
         for partition in waiting:
-            leader = self._metadata.leader(*partition.tp)
-            if leader is not None:
+            leader = view.leader(partition.tp)
+            if leader is None:
+                lacks_leader = True
+            else:
                 groups.setdefault(leader, []).append(partition)
-        if len(groups) < len(waiting) and self._lacks_leader(waiting):
-            next_event = min(next_event, self._want_metadata(now))
-        elif self._metadata.is_old:
-            self._want_metadata(now)
+        if lacks_leader or self._metadata.is_old:
+            next_event = min(next_event, self._errands.want_metadata(now))
         for leader, partitions in groups.items():
-            next_event = min(next_event, self._send_to(leader, partitions, now))
+            next_event = min(next_event, self._send_to(leader, partitions, view, now))
+        self._identity.run_errands(self._errands.tasks)
         return next_event
 
-    def _lacks_leader(self, partitions: list[Partition]) -> bool:
-        return any(self._metadata.leader(*partition.tp) is None for partition in partitions)
-
-    def _send_to(self, leader: Endpoint, partitions: list[Partition], now: float) -> float:
+    def _send_to(
+        self, leader: Endpoint, partitions: list[Partition], view: ClusterView, now: float
+    ) -> float:
         line = self._line(leader, now)
         if line is None:
             backoff = self._pool.backoff_until(leader)
@@ -217,45 +224,63 @@ class Engine:
             return connection.throttled_until
         next_event = FAR
         try:
+            version = min(connection.version_of(ProduceRequest), self._identity.newest_produce)
             while connection.in_flight < self._max_in_flight:
                 batches, soonest = self._take(partitions, now)
                 next_event = min(next_event, soonest)
                 if not batches:
                     break
-                self._post(line, batches)
-            self._watch(line)
+                self._post(line, batches, version, view)
+            self._lines.watch(line)
         except KafkaError as error:
             self._lose_line(line, error)
         return next_event
 
+    def _line(self, leader: Endpoint, now: float) -> Line | None:
+        """The line to a broker, unless it has to be made first, or waits for a new login."""
+        line = self._lines.get(leader.node)
+        if line is not None and line.is_stale(leader, now):
+            self._lose_line(line, TransportError(f"{line.endpoint} hung up, or moved"))
+            line = None
+        due = 0.0 if line is None else line.connection.login_due
+        if line is None or not due or now < due:
+            if line is None:
+                self._errands.want_connection(leader, now)
+            return line
+        if not line.sent:  # quiet now: the pool logs in again before it hands it out
+            self._lines.release(line)
+            self._errands.want_connection(leader, now)
+        return None
+
     def _take(self, partitions: list[Partition], now: float) -> tuple[list[Batch], float]:
-        """At most one batch of each partition, as much as one request may hold."""
+        """At most one batch of each partition, as much as one request may hold.
+
+        The partitions that were looked at go to the end of the list.
+        """
         taken: list[Batch] = []
-        size, soonest = 0, FAR
+        size, soonest, seen = 0, FAR, 0
         accumulator = self._accumulator
         with accumulator.lock:
             for partition in partitions:
-                if partition not in accumulator.ready:
-                    continue
-                batch = partition.queue[0]
-                if batch.not_before > now:
-                    soonest = min(soonest, batch.not_before)
-                    continue
-                if taken and size + batch.size > self._max_request:
-                    break
-                if self._identity.may_send(partition, batch, self._tasks):
-                    taken.append(accumulator.take(partition))
-                    size += batch.size
+                if partition in accumulator.ready:
+                    batch = partition.queue[0]
+                    if batch.not_before > now:
+                        soonest = min(soonest, batch.not_before)
+                    elif taken and size + batch.size > self._max_request:
+                        break
+                    elif self._identity.may_send(partition, batch):
+                        taken.append(accumulator.take(partition))
+                        size += batch.size
+                seen += 1
+        if seen < len(partitions):
+            partitions[:] = partitions[seen:] + partitions[:seen]
         return taken, soonest
 
-    def _post(self, line: _Line, batches: list[Batch]) -> None:
-        connection = line.connection
-        version = min(connection.version_of(ProduceRequest), self._identity.newest_produce)
+    def _post(self, line: Line, batches: list[Batch], version: int, view: ClusterView) -> None:
         fitting = [batch for batch in batches if self._fits(batch, version)]
         if not fitting:
             return
-        topics = self._metadata.view.topics
-        ids = {batch.tp.topic: topics[batch.tp.topic].topic_id for batch in fitting}
+        ids = {batch.tp.topic: view.topics[batch.tp.topic].topic_id for batch in fitting}
         request = produce.request(
             fitting,
             version,
@@ -267,12 +292,13 @@ class Engine:
         for batch in fitting:
             batch.attempts += 1
         # From here on an error leaves the outcome open: the line is lost, and all on it.
-        line.sent.append(_Sent(fitting, version, time.monotonic()))
+        names = {each: name for name, each in ids.items()}
+        line.sent.append(Sent(fitting, version, names, time.monotonic()))
         self._metrics.note_request(fitting)
-        connection.post(request, version=version, answered=bool(self._acks))
+        line.connection.post(request, version=version, answered=bool(self._acks))
         if not self._acks:
             line.sent.pop()
-            self._settlement.succeed_unasked(fitting)
+            self.settlement.succeed_unasked(fitting)
 
     def _fits(self, batch: Batch, version: int) -> bool:
         self._accumulator.magic = min(self._accumulator.magic, produce.magic_for(version))
@@ -280,153 +306,63 @@ class Engine:
             produce.fit(batch, version)
             batch.sealed()
         except KafkaError as error:
-            self._settlement.fail(batch, error)
+            self.settlement.fail(batch, error)
             return False
         return True
 
     # --- answers ---
 
-    def _read_answers(self, line: _Line) -> None:
+    def _read_answers(self, line: Line) -> None:
         connection = line.connection
         if not connection.in_flight:
             connection.poll()  # raises: the broker has hung up, or says something unasked
         while connection.in_flight and (answer := connection.poll()) is not None:
-            self._settle(line, line.sent.popleft(), answer)
+            self._settle(line, answer)
 
-    def _settle(self, line: _Line, sent: _Sent, answer: Answer) -> None:
-        try:
-            response = cast(ProduceResponse, line.connection.decode(answer))
-        except KafkaError as error:
-            line.sent.appendleft(sent)
-            raise error
+    def _settle(self, line: Line, answer: Answer) -> None:
+        # It leaves the line only when it could be read: else it is lost with the line.
+        response = cast(ProduceResponse, line.connection.decode(answer))
+        sent = line.sent.popleft()
         self._metrics.note_answer(time.monotonic() - sent.sent_at, response.throttle_time_ms)
-        view = self._metadata.view
-        self._metadata.apply_hints(*produce.hints(response, view, sent.version))
-        told = dict(produce.outcomes(response, view.names, sent.version))
-        self._settlement.settle(sent.batches, told, line.endpoint)
+        if response.node_endpoints:
+            self._metadata.apply_hints(*produce.hints(response, sent.names, sent.version))
+        told = dict(produce.outcomes(response, sent.names, sent.version))
+        self.settlement.settle(sent.batches, told, line.endpoint)
 
-    def _lose_line(self, line: _Line, error: KafkaError) -> None:
+    def _lose_line(self, line: Line, error: KafkaError) -> None:
         """A connection broke: what was on it may have been written or not."""
+        self._has_lost = True
         lost = [batch for sent in line.sent for batch in sent.batches]
-        self._drop_line(line)
+        self._lines.drop(line)
         self._metadata.mark_stale()
         if lost:
             _log.info(
                 "lost the connection to %s with %d batches: %s", line.endpoint, len(lost), error
             )
-        self._settlement.leave_open(lost, error)
+        self.settlement.leave_open(lost)
 
-    def _check_timeouts(self, now: float) -> float:
+    def _check_timeouts(self) -> float:
         """Break connections whose oldest request has waited for too long."""
-        soonest = FAR
-        for line in list(self._lines.values()):
-            if line.sent:
-                due = line.sent[0].sent_at + self._request_seconds
-                if due <= now:
-                    text = f"{line.endpoint} did not answer within {self._request_seconds:g} s"
-                    self._lose_line(line, KafkaTimeout(text, node=line.endpoint.node))
-                else:
-                    soonest = min(soonest, due)
+        late, soonest = self._lines.timed_out(self._request_seconds)
+        for line in late:
+            text = f"{line.endpoint} did not answer within {self._request_seconds:g} s"
+            self._lose_line(line, KafkaTimeout(text, node=line.endpoint.node))
         return soonest
 
     def _give_up_expired(self, now: float) -> None:
         with self._accumulator.lock:
             expired = self._accumulator.expired(now)
         for batch in expired:
-            self._settlement.expire(batch, self._trouble(batch))
+            self.settlement.expire(batch, self.trouble(batch))
 
-    def _trouble(self, batch: Batch) -> str:
+    def trouble(self, batch: Batch) -> str:
         """What kept a batch from being delivered, as far as is known."""
         leader = self._metadata.leader(*batch.tp)
+        if self._identity.trouble is not None:
+            return f"no producer id could be had: {self._identity.trouble}"
         if leader is None:
             return "its partition has no leader that is known"
         error = self._pool.last_error(leader)
-        return str(error) if error is not None else f"{leader} did not acknowledge it"
-
-    # --- connections and errands ---
-
-    def _line(self, leader: Endpoint, now: float) -> _Line | None:
-        line = self._lines.get(leader.node)
-        if line is not None:
-            if line.endpoint[1:3] == leader[1:3] and line.connection.is_open:
-                return None if self._must_log_in(line, now) else line
-            self._lose_line(line, TransportError(f"broker {leader.node} moved to {leader}"))
-        if self._pool.backoff_until(leader) <= now:
-            self._tasks.start((_CONNECT, leader), lambda: self._connect(leader))
-        return None
-
-    def _must_log_in(self, line: _Line, now: float) -> bool:
-        """Park a line whose session ends soon; the pool logs in again once it is quiet."""
-        due = line.connection.login_due
-        if not due or now < due:
-            return False
-        if not line.sent:
-            self._release_line(line)
-        return True
-
-    def _connect(self, leader: Endpoint) -> Connection:
-        return self._pool.acquire(leader, LANE, Deadline(self._request_seconds))
-
-    def _note_task(self, key: Hashable, result: object) -> None:
-        if key == _METADATA:
-            self._note_metadata(result)
-        elif isinstance(key, tuple) and key[0] == _CONNECT:
-            self._note_connection(key[1], result)
-        else:
-            self._identity.note_task(key, result)
-            if self._identity.error is not None:
-                self._settlement.fail_partitions(lambda tp: True, self._identity.error)
-
-    def _note_connection(self, leader: Endpoint, result: object) -> None:
-        if isinstance(result, Connection):
-            line = self._lines[leader.node] = _Line(leader, result)
-            self._by_fd[result.fileno()] = line
-            self._poller.register(result.fileno(), select.POLLIN)
-            return
-        self._metadata.mark_stale()
-        if isinstance(result, (AuthenticationError, UnsupportedVersion)):
-            self._settlement.fail_partitions(
-                lambda tp: self._metadata.leader(*tp) == leader, result
-            )
-
-    def _note_metadata(self, result: object) -> None:
-        if isinstance(result, KafkaError):
-            self._metadata_failures += 1
-            if not result.retriable:
-                self._settlement.fail_partitions(lambda tp: True, result)
-        else:
-            self._metadata_failures = 0
-            self._settlement.check_topics()
-        wait = self._backoff.seconds(self._metadata_failures + 1)
-        self._metadata_not_before = time.monotonic() + wait
-
-    def _want_metadata(self, now: float) -> float:
-        """Have metadata refreshed, not too often; when to look again if nothing wakes us."""
-        if now < self._metadata_not_before:
-            return self._metadata_not_before
-        self._metadata.mark_stale()
-        with self._accumulator.lock:
-            topics = {tp.topic for tp in self._accumulator.partitions}
-        deadline = Deadline(self._request_seconds)
-        self._tasks.start(_METADATA, lambda: self._metadata.refresh(deadline, topics))
-        return FAR
-
-    def _watch(self, line: _Line) -> None:
-        events = select.POLLIN
-        if line.connection.has_unsent:
-            events |= select.POLLOUT
-        if events != line.events:
-            self._poller.modify(line.connection.fileno(), events)
-            line.events = events
-
-    def _drop_line(self, line: _Line) -> None:
-        line.connection.close()
-        self._release_line(line)
-
-    def _release_line(self, line: _Line) -> None:
-        """Give a connection back to the pool, which closes or keeps it."""
-        fd = next(fd for fd, each in self._by_fd.items() if each is line)
-        del self._by_fd[fd]
-        self._poller.unregister(fd)
-        del self._lines[line.endpoint.node]
-        self._pool.release(line.connection, LANE)
+        if error is not None:
+            return str(error)
+        return f"{leader} did not acknowledge it" if batch.attempts else f"{leader} was not ready"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any
 
 from kclient.errors import KafkaError
@@ -48,10 +49,7 @@ class SendFuture(Future[RecordMetadata]):
         @property
         def _exception(self) -> KafkaError | None:
             outcome = self._batch.outcome(self._index, self._timestamp)
-            if not isinstance(outcome, KafkaError):
-                return None
-            self._batch.observed += 1
-            return outcome
+            return self._own(outcome) if isinstance(outcome, KafkaError) else None
 
         @property
         def _waiters(self) -> list[Any]:
@@ -60,6 +58,19 @@ class SendFuture(Future[RecordMetadata]):
         @property
         def _done_callbacks(self) -> list[Callable[[Any], object]]:
             return self._lasting("callbacks")
+
+    def __repr__(self) -> str:
+        tp = self._batch.tp
+        state = "finished" if self._batch.is_done else "pending"
+        return f"<SendFuture of a record for {tp.topic}[{tp.partition}], {state}>"
+
+    def _own(self, error: KafkaError) -> KafkaError:
+        """A copy of the batch's error, for each raise adds to its traceback; noted as seen."""
+        if "_seen" not in self.__dict__:
+            self._seen = copy.copy(error)
+            self._seen.__cause__ = error.__cause__
+            self._batch.observed += 1
+        return self._seen
 
     def _lasting(self, name: str) -> list[Any]:
         """A list that is made at first use, and then the batch knows of this future."""
@@ -72,16 +83,32 @@ class SendFuture(Future[RecordMetadata]):
         """A record cannot be called back: always False."""
         return False
 
+    def set_running_or_notify_cancel(self) -> bool:
+        """Only an executor may call this on its futures: raises InvalidStateError."""
+        raise InvalidStateError(f"{self!r} is the producer's to finish")
+
+    def set_result(self, result: RecordMetadata) -> None:
+        """Only the producer tells how a record fared: raises InvalidStateError."""
+        raise InvalidStateError(f"{self!r} is the producer's to finish")
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Only the producer tells how a record fared: raises InvalidStateError."""
+        raise InvalidStateError(f"{self!r} is the producer's to finish")
+
     def tell(self) -> None:
-        """Wake those who wait in ``concurrent.futures.wait``, and run callbacks."""
+        """Wake those who wait in ``concurrent.futures.wait``, and run callbacks, each once."""
         with self._condition:
-            for waiter in self._waiters:
-                if self._batch.outcome(self._index, self._timestamp).__class__ is RecordMetadata:
-                    waiter.add_result(self)
-                else:
+            waiters = [] if "_is_told" in self.__dict__ else self._waiters
+            self._is_told = True
+            failed = isinstance(self._batch.outcome(self._index, self._timestamp), KafkaError)
+            for waiter in waiters:
+                if failed:
                     waiter.add_exception(self)
-        for callback in self._lasting("callbacks"):
-            _run(callback, self)
+                else:
+                    waiter.add_result(self)
+        callbacks = self._lasting("callbacks")
+        while callbacks:
+            _run(callbacks.pop(0), self)
 
 
 def _run(callback: Callable[[SendFuture], object], future: SendFuture) -> None:

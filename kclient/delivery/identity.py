@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Protocol
 
 from kclient.cluster import ANY, Call, Router
@@ -15,7 +15,7 @@ from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Partition
 from kclient.delivery.batch import Batch
 from kclient.delivery.sequences import ProducerId, Sequences
-from kclient.errors import KafkaError, UnsupportedVersion, broker_error
+from kclient.errors import ConfigError, KafkaError, UnsupportedVersion, broker_error
 from kclient.protocol import Message
 from kclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -26,6 +26,7 @@ from kclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 _INIT = "producer-id"
+_CLUSTER_AUTHORIZATION_FAILED = 31
 FIRST_PRODUCE = 11
 """The newest version of Produce for the first generation of transactions."""
 
@@ -37,10 +38,17 @@ class Membership(Protocol):
     def is_second_generation(self) -> bool:
         """Whether Produce of the newest versions may be used (KIP-890)."""
 
-    def admits(self, tp: TopicPartition, tasks: Tasks) -> bool:
-        """Whether a partition is part of the transaction; if not, it is being added."""
+    @property
+    def refusal(self) -> KafkaError | None:
+        """Why nothing that waits may be sent any more, if so."""
 
-    def note_failure(self, error: KafkaError) -> None:
+    def admits(self, tp: TopicPartition) -> bool:
+        """Whether a partition is part of the transaction; if not, it is to be added."""
+
+    def run_errands(self, tasks: Tasks) -> None:
+        """Have partitions added that wait for it."""
+
+    def note_failure(self, error: KafkaError, batch: Batch) -> None:
         """A batch of the transaction failed: it can only be aborted."""
 
     def note_task(self, key: Hashable, result: object) -> None:
@@ -57,7 +65,9 @@ class Identity:
         self.sequences = Sequences(is_on=is_wanted)
         self.transaction: Membership | None = None
         self.not_before = 0.0
-        self.error: KafkaError | None = None
+        """When an id may be asked for again, by time.monotonic(); 0 while one is asked for."""
+        self.trouble: KafkaError | None = None
+        """What went wrong when an id was last asked for."""
         self._is_default = is_default
         self._router = router
         self._backoff = Backoff(options)
@@ -71,22 +81,28 @@ class Identity:
             return NEWEST
         return FIRST_PRODUCE
 
+    @property
+    def refusal(self) -> KafkaError | None:
+        """Why nothing that waits may be sent any more, None if it may."""
+        return None if self.transaction is None else self.transaction.refusal
+
     def is_ready(self, tasks: Tasks) -> bool:
         """Whether anything may be sent; if an id is missing, it is being asked for."""
         if not self.sequences.needs_id:
             return True
         if self.transaction is None and time.monotonic() >= self.not_before:
+            self.not_before = 0.0
             tasks.start(_INIT, self._ask)
         return False
 
-    def may_send(self, partition: Partition, batch: Batch, tasks: Tasks) -> bool:
+    def may_send(self, partition: Partition, batch: Batch) -> bool:
         """Whether the first batch of a queue may leave now; then it has its number.
 
         A batch that failed goes alone: what was sent behind it comes back first.
         """
         if batch.attempts and partition.in_flight:
             return False
-        if self.transaction is not None and not self.transaction.admits(batch.tp, tasks):
+        if self.transaction is not None and not self.transaction.admits(batch.tp):
             return False
         if not self.sequences.is_on or batch.has_sequence:
             return True
@@ -95,6 +111,11 @@ class Identity:
         partition.row.number(batch, self.sequences.current)
         return True
 
+    def run_errands(self, tasks: Tasks) -> None:
+        """Do what ``may_send`` found missing."""
+        if self.transaction is not None:
+            self.transaction.run_errands(tasks)
+
     def note_task(self, key: Hashable, result: object) -> None:
         """Take the result of an errand of ours."""
         if key != _INIT:
@@ -102,17 +123,33 @@ class Identity:
                 self.transaction.note_task(key, result)
         elif isinstance(result, ProducerId):
             self.sequences.take(result)
-            self._failures = 0
+            self._failures, self.trouble = 0, None
         elif isinstance(result, UnsupportedVersion) and self._is_default:
             _log.info("the broker is older than 0.11: sending without idempotence")
             self.sequences.is_on = False
         elif isinstance(result, KafkaError):
             self._failures += 1
             self.not_before = time.monotonic() + self._backoff.seconds(self._failures)
-            self.error = None if result.retriable else result
+            self.trouble = result
 
     def _ask(self) -> ProducerId:
         return ask_producer_id(self._router, Deadline(self._seconds))
+
+
+def check_options(options: ProducerOptions, given: Mapping[str, object]) -> bool:
+    """Whether idempotence is on. Raises ConfigError for options that contradict each other."""
+    is_asked = given.get("enable_idempotence") is True or options["transactional_id"] is not None
+    can = options["acks"] in ("all", -1) and options["max_in_flight_requests_per_connection"] <= 5
+    if is_asked and not can:
+        raise ConfigError(
+            "idempotence (and transactional_id) needs acks='all' and at most 5 "
+            "max_in_flight_requests_per_connection"
+        )
+    if options["transactional_id"] is not None and not options["enable_idempotence"]:
+        raise ConfigError("transactional_id needs enable_idempotence")
+    if options["delivery_timeout_ms"] < options["linger_ms"]:
+        raise ConfigError("delivery_timeout_ms is shorter than linger_ms")
+    return options["enable_idempotence"] and can
 
 
 def ask_producer_id(router: Router, deadline: Deadline) -> ProducerId:
@@ -136,8 +173,18 @@ def init_producer_id(
     def read(answer: Message) -> ProducerId:
         assert isinstance(answer, InitProducerIdResponse)
         if answer.error_code:
-            who = f"transactional id {transactional_id!r}" if transactional_id else "a producer id"
-            raise broker_error(answer.error_code, f"asking for {who}")
+            raise broker_error(answer.error_code, _describe(transactional_id, answer.error_code))
         return ProducerId(answer.producer_id, answer.producer_epoch)
 
     return Call(InitProducerIdRequest, build, read)
+
+
+def _describe(transactional_id: str | None, code: int) -> str:
+    if transactional_id is not None:
+        return f"asking for the producer id of transactional id {transactional_id!r}"
+    if code == _CLUSTER_AUTHORIZATION_FAILED:
+        return (
+            "asking for a producer id (grant this user IdempotentWrite on the cluster, or set "
+            "enable_idempotence=False)"
+        )
+    return "asking for a producer id"

@@ -102,6 +102,20 @@ class KeyHash:
             cache[key] = chosen
         return chosen
 
+    def spread(
+        self, keys: Sequence[bytes | None], count: int, available: Sequence[int]
+    ) -> list[int | None]:
+        """The partitions of many keys: those that are remembered cost next to nothing."""
+        cached_count, cache = self._cache
+        if cached_count != count:
+            cache = {}
+        found: list[int | None] = list(map(cache.get, keys))  # type: ignore[arg-type]
+        if None in found:
+            for index, chosen in enumerate(found):
+                if chosen is None:
+                    found[index] = self.partition(keys[index], count, available)
+        return found
+
 
 class Consistent(KeyHash):
     """librdkafka's ``consistent``: no key counts as an empty one, so all such go together."""
@@ -160,6 +174,15 @@ class UserChoice:
             f"it must answer a partition, 0 to {count - 1}",
             topic=self._topic,
         )
+
+
+def spread(
+    partitioner: Partitioner, keys: Sequence[bytes | None], count: int, available: Sequence[int]
+) -> list[int | None]:
+    """The partitions of many records by their keys, each as ``partition`` would say."""
+    if isinstance(partitioner, KeyHash):
+        return partitioner.spread(keys, count, available)
+    return [partitioner.partition(key, count, available) for key in keys]
 
 
 class StickyChoice:

@@ -34,18 +34,15 @@ class Topic:
         if not 0 <= self.sticky.current < self.count:
             self.sticky.next(self.count, self.available)
 
-    def place(self, key: bytes | None, partition: int | None) -> tuple[TopicPartition, bool]:
-        """The partition of a record, and whether it is the sticky one.
+    def choose(self, key: bytes | None, partition: int | None) -> int | None:
+        """The partition of a record; None if it is to go to the sticky one.
 
         Raises TopicNotFound for a partition that does not exist.
         """
         if partition is None:
-            chosen = self.partitioner.partition(key, self.count, self.available)
-            if chosen is None:
-                return self.tps[self.sticky.current], True
-            return self.tps[chosen], False
+            return self.partitioner.partition(key, self.count, self.available)
         if 0 <= partition < self.count:
-            return self.tps[partition], False
+            return partition
         raise broker_error(
             3,
             f"topic {self.name!r} has no partition {partition}: it has {self.count}, from 0",
@@ -72,8 +69,8 @@ class Placement:
         """
         known = self._topics.get(name)
         view = self._metadata.view.topics.get(name)
-        if known is not None and known.view is view:
-            return known
+        if known is not None and (known.view is view or view is None):
+            return known  # one that has vanished may come back: its records wait for it
         if view is None or not view.partitions:
             seconds = self._block_seconds if timeout is None else timeout
             view = self._metadata.topic(name, Deadline(max(seconds, 0.001)), create=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kclient.cluster.view import ClusterView, LeaderHint
+from kclient.cluster.view import LeaderHint
 from kclient.delivery.batch import Batch
 from kclient.errors import UnsupportedVersion
 from kclient.net.endpoint import Endpoint
@@ -21,8 +21,6 @@ from kclient.types import TopicPartition
 
 TOPIC_IDS = 13
 """The first version with topic ids instead of names (KIP-516)."""
-IMPLICIT_TRANSACTIONS = 12
-"""The first version that adds partitions to the transaction by itself (KIP-890)."""
 _ZSTD = 7
 
 
@@ -85,7 +83,7 @@ def request(
 def outcomes(
     answer: ProduceResponse, names: Mapping[UUID, str], version: int
 ) -> Iterator[tuple[TopicPartition, Outcome]]:
-    """What the answer says about each partition."""
+    """What the answer says about each partition; ``names`` are of the ids in the request."""
     for topic in answer.responses:
         name = names.get(topic.topic_id, "") if version >= TOPIC_IDS else topic.name
         for each in topic.partition_responses:
@@ -96,15 +94,13 @@ def outcomes(
 
 
 def hints(
-    answer: ProduceResponse, view: ClusterView, version: int
+    answer: ProduceResponse, names: Mapping[UUID, str], version: int
 ) -> tuple[list[LeaderHint], list[Endpoint]]:
     """New leaders that the answer names (KIP-951), and where they are."""
-    if version < 10:
-        return [], []
     found = [
         LeaderHint(
             TopicPartition(
-                view.names.get(topic.topic_id, "") if version >= TOPIC_IDS else topic.name,
+                names.get(topic.topic_id, "") if version >= TOPIC_IDS else topic.name,
                 each.index,
             ),
             each.current_leader.leader_id,

@@ -4,7 +4,8 @@ The theory. A batch keeps the number it was first sent under, whatever happens, 
 says that it did not take it: only then may it get another. A batch whose outcome is unknown is
 sent again as it was, so a broker that has it answers "duplicate". When a broker reports a gap
 before the first batch of a partition's row, something before it was given up: the epoch is
-raised (KIP-360), and the row starts at 0 again, under the new epoch.
+raised (KIP-360), and the row starts at 0 again, under the new epoch. Up to five batches of a
+row are in flight at once, but its very first one goes alone.
 """
 
 from __future__ import annotations
@@ -39,20 +40,32 @@ class Row:
 
     owner: ProducerId = NOBODY
     next: int = 0
+    known_as: int = -1
+    """The producer id under which the partition has acknowledged a batch."""
 
     def may_number(self, owner: ProducerId, unsettled: Iterable[Batch]) -> bool:
         """Whether a new batch may be numbered now.
 
         After the epoch was raised, what was sent under the old one has to be settled first.
+        So has the very first batch: a broker that knows nothing of a producer takes any
+        number from it, and would take the second batch if it could not take the first.
         """
-        return self.owner == owner or not any(batch.has_sequence for batch in unsettled)
+        if self.owner == owner and self.known_as == owner.number:
+            return True
+        return not any(batch.has_sequence for batch in unsettled)
+
+    def note_success(self, batch: Batch) -> None:
+        """A broker has acknowledged a batch."""
+        self.known_as = batch.producer_id
 
     def number(self, batch: Batch, owner: ProducerId) -> None:
         """Give a batch the next number."""
         if self.owner != owner:
             self.owner, self.next = owner, 0
-        batch.assign(owner.number, owner.epoch, self.next)
-        self.next = following(self.next, batch.count)
+        # In this order: after an interrupt in between there is a gap, which the broker tells;
+        # two batches of one number would be one for it.
+        start, self.next = self.next, following(self.next, batch.count)
+        batch.assign(owner.number, owner.epoch, start)
 
 
 class Sequences:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -14,7 +15,7 @@ from kclient.delivery.identity import Identity
 from kclient.delivery.metrics import Metrics
 from kclient.delivery.produce import Outcome
 from kclient.delivery.sequences import NOBODY, ProducerId
-from kclient.errors import BrokerError, KafkaError, KafkaTimeout, ProtocolError, broker_error
+from kclient.errors import BrokerError, KafkaError, KafkaTimeout, broker_error
 from kclient.net.endpoint import Endpoint
 from kclient.types import TopicPartition
 
@@ -29,7 +30,10 @@ _ADVICE = {
 
 
 class Settlement:
-    """Decides over batches that came back; acts on the accumulator."""
+    """Decides over batches that came back; acts on the accumulator.
+
+    ``ended`` are batches with an outcome whose futures are still to be told of it.
+    """
 
     def __init__(
         self,
@@ -39,11 +43,19 @@ class Settlement:
         backoff: Backoff,
         metrics: Metrics,
     ) -> None:
+        self.ended: deque[Batch] = deque()
+        self.on_failure: Callable[[Batch], None] = lambda batch: None
+        """Told of each batch that failed, by the thread that carries the I/O."""
         self._accumulator = accumulator
         self._identity = identity
         self._metadata = metadata
         self._backoff = backoff
         self._metrics = metrics
+
+    def topics(self) -> set[str]:
+        """Every topic that was written to."""
+        with self._accumulator.lock:
+            return {tp.topic for tp in self._accumulator.partitions}
 
     def settle(
         self, batches: Iterable[Batch], told: Mapping[TopicPartition, Outcome], node: Endpoint
@@ -54,18 +66,20 @@ class Settlement:
             if batch.is_done:
                 continue  # given up meanwhile
             if outcome is None:
-                self.leave_open([batch], ProtocolError(f"{node} said nothing of {batch!r}"))
+                _log.warning("%s said nothing of %s", node, _names(batch))
+                self.leave_open([batch])
             elif outcome.error_code in (0, _DUPLICATE):
-                self._succeed(batch, outcome.base_offset, outcome.log_append_time)
+                self._accumulator.partitions[batch.tp].row.note_success(batch)
+                self._end(batch, outcome.base_offset, outcome.log_append_time)
             else:
                 self._handle(batch, outcome, node)
 
     def succeed_unasked(self, batches: Iterable[Batch]) -> None:
         """With acks=0, being sent is all there is."""
         for batch in batches:
-            self._succeed(batch, -1, -1)
+            self._end(batch, -1, -1)
 
-    def leave_open(self, batches: Sequence[Batch], error: KafkaError) -> None:
+    def leave_open(self, batches: Sequence[Batch]) -> None:
         """Send batches again whose outcome is unknown, as they are."""
         with self._accumulator.lock:
             for batch in batches:
@@ -87,26 +101,23 @@ class Settlement:
 
     def fail(self, batch: Batch, error: KafkaError) -> None:
         """End a batch with an error."""
-        with self._accumulator.lock:
-            self._accumulator.drop(batch)
-            self._accumulator.settle(batch)
-        _log.warning("%s was not delivered: %s", _names(batch), error)
         if self._identity.transaction is not None and batch.transactional:
-            self._identity.transaction.note_failure(error)
-        batch.finish(-1, -1, error)
-        self._metrics.note_done(batch)
+            self._identity.transaction.note_failure(error, batch)
+        self._end(batch, -1, -1, error)
+        _log.warning("%s was not delivered: %s", _names(batch), error)
 
-    def fail_partitions(
-        self, are_meant: Callable[[TopicPartition], bool], error: KafkaError
+    def fail_queued(
+        self, error: KafkaError, are_meant: Callable[[TopicPartition], bool] = lambda tp: True
     ) -> None:
-        """End every queued batch of some partitions with an error."""
+        """End every batch that is not in flight, of some partitions, with an error."""
+        for batch in self._waiting(are_meant):
+            self.fail(batch, error)
+
+    def fail_all(self, error: KafkaError) -> None:
+        """End everything that has no outcome with an error."""
         with self._accumulator.lock:
-            lost = [
-                batch
-                for tp, partition in self._accumulator.partitions.items()
-                if partition.queue and are_meant(tp)
-                for batch in partition.queue
-            ]
+            partitions = self._accumulator.partitions.values()
+            lost = [batch for each in partitions for batch in each.unsettled()]
         for batch in lost:
             self.fail(batch, error)
 
@@ -116,37 +127,52 @@ class Settlement:
             if topic.error_code:
                 error = broker_error(topic.error_code, f"topic {name!r} cannot be used", topic=name)
                 if not error.retriable:
-                    self.fail_partitions(partial(_is_of, name), error)
+                    self.fail_queued(error, partial(_is_of, name))
 
-    def _succeed(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
+    def _waiting(self, are_meant: Callable[[TopicPartition], bool]) -> list[Batch]:
         with self._accumulator.lock:
-            partition = self._accumulator.partitions[batch.tp]
-            partition.in_flight.remove(batch)
-            self._accumulator.settle(batch)
-        batch.finish(base_offset, log_append_time)
+            return [
+                batch
+                for tp, partition in self._accumulator.partitions.items()
+                if partition.queue and are_meant(tp)
+                for batch in partition.queue
+            ]
+
+    def _end(
+        self, batch: Batch, base_offset: int, log_append_time: int, error: KafkaError | None = None
+    ) -> None:
+        """Give a batch its outcome, then let go of it: an interrupt in between loses neither."""
+        self.ended.append(batch)
+        batch.finish(base_offset, log_append_time, error)
+        with self._accumulator.lock:
+            self._accumulator.remove(batch)
+            batch.release()
         self._metrics.note_done(batch)
+        whole = batch.whole
+        while whole is not None and whole.is_done:
+            self.ended.append(whole)
+            batch, whole = whole, whole.whole
+        if batch.error is not None and batch.is_done:
+            self.on_failure(batch)
 
     def _handle(self, batch: Batch, outcome: Outcome, node: Endpoint) -> None:
         code = outcome.error_code
         error = self._error(batch, outcome, node)
         if code == _TOO_LARGE and batch.count > 1:
-            self._split(batch)
+            _log.info("%s is too large for its topic and is split", _names(batch))
+            with self._accumulator.lock:
+                self._accumulator.replace(batch, batch.split())
+                batch.release()
         elif code in _GAPS and batch.has_sequence and not batch.transactional:
+            _log.info("%s has a gap before it, and goes again: %s", _names(batch), error)
             self._renumber(batch)
         elif error.retriable:
             if error.stale_metadata:
                 self._metadata.mark_stale()
             _log.info("%s goes again: %s", _names(batch), error)
-            with self._accumulator.lock:
-                self._requeue(batch)
+            self.leave_open([batch])
         else:
             self.fail(batch, error)
-
-    def _split(self, batch: Batch) -> None:
-        _log.info("%s is too large for its topic and is split", _names(batch))
-        with self._accumulator.lock:
-            self._accumulator.replace(batch, batch.split())
-            self._accumulator.settle(batch)
 
     def _renumber(self, batch: Batch) -> None:
         """The broker did not take a batch, for something before it is missing there.
@@ -157,7 +183,6 @@ class Settlement:
         with self._accumulator.lock:
             partition = self._accumulator.partitions[batch.tp]
             if _is_first(partition, batch):
-                _log.info("%s starts a new epoch", _names(batch))
                 owner = ProducerId(batch.producer_id, batch.producer_epoch)
                 self._identity.sequences.raise_epoch(owner)
                 partition.row.owner = NOBODY
@@ -167,9 +192,9 @@ class Settlement:
 
     def _requeue(self, batch: Batch) -> None:
         partition = self._accumulator.partitions[batch.tp]
-        self._accumulator.requeue(batch, self._backoff.seconds(max(1, batch.attempts)))
         if batch.has_sequence and partition.row.owner == NOBODY:
             batch.assign(-1, -1, -1)
+        self._accumulator.requeue(batch, self._backoff.seconds(max(1, batch.attempts)))
 
     def _error(self, batch: Batch, outcome: Outcome, node: Endpoint) -> BrokerError:
         advice = outcome.message or _ADVICE.get(outcome.error_code, "")
@@ -184,13 +209,8 @@ def _is_of(topic: str, tp: TopicPartition) -> bool:
 
 
 def _is_first(partition: Partition, batch: Batch) -> bool:
-    """Whether no unsettled batch comes before this one."""
-    return not any(
-        each.number < batch.number
-        or (each.number == batch.number and each.sequence < batch.sequence)
-        for each in partition.unsettled()
-        if each is not batch and each.has_sequence
-    )
+    """Whether no unsettled batch that has a number comes before this one."""
+    return not any(each.order < batch.order and each.has_sequence for each in partition.unsettled())
 
 
 def _names(batch: Batch) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kclient.cluster import Router
 from kclient.cluster.offsets import OffsetAt, offsets_at
@@ -31,8 +31,3 @@ def find_offsets(
             raise told
         good[tp] = told
     return good
-
-
-def all_at(tps: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-    """The same time for each partition."""
-    return dict.fromkeys(tps, time_ms)

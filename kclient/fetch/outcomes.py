@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
+from kclient._generated_codes import ERROR_CODES
 from kclient.cluster import Metadata
 from kclient.cluster.retry import Backoff
 from kclient.config import ConsumerOptions
-from kclient.errors import KafkaError, OffsetOutOfRange, broker_error
+from kclient.errors import KafkaError, broker_error
 from kclient.fetch.fetched import Fetched
-from kclient.fetch.positions import PartitionState, Phase, Positions
+from kclient.fetch.positions import PartitionState, Positions
+from kclient.fetch.recovery import Recovery
 from kclient.fetch.requests import BATCHES_WHOLE
-from kclient.fetch.resets import reset_time
 from kclient.net.endpoint import Endpoint
 from kclient.protocol.messages.fetch import PartitionData
 
-_log = logging.getLogger(__name__)
-_OUT_OF_RANGE = 1
+_OUT_OF_RANGE, _UNKNOWN_SERVER_ERROR = 1, -1
 _LARGEST_FETCH = 1 << 30
 
 
@@ -29,14 +28,15 @@ class Outcomes:
         options: ConsumerOptions,
         metadata: Metadata,
         positions: Positions,
-        backoff: Backoff,
+        recovery: Recovery,
     ) -> None:
-        self._reset = options["auto_offset_reset"]
         self._check_crc = options["check_crcs"]
+        self._read_committed = options["isolation_level"] == "read_committed"
         self._preferred_seconds = options["metadata_max_age_ms"] / 1000
         self._metadata = metadata
         self._positions = positions
-        self._backoff = backoff
+        self._recovery = recovery
+        self._backoff = Backoff(options)
 
     def note(
         self, state: PartitionState, data: PartitionData, node: Endpoint, version: int
@@ -46,10 +46,11 @@ class Outcomes:
             self._note_error(state, data.error_code, node)
             return None
         if data.diverging_epoch.epoch >= 0:
-            self.note_truncation(state, data.diverging_epoch.end_offset)
+            self._recovery.note_cut(state, data.diverging_epoch.end_offset)
             return None
         state.settle()
-        state.end, state.log_start = data.high_watermark, data.log_start_offset
+        stable = data.last_stable_offset if self._read_committed else -1
+        state.end = data.high_watermark if stable < 0 else stable
         state.fetched_at = time.monotonic()
         if data.preferred_read_replica >= 0:
             state.preferred = data.preferred_read_replica
@@ -67,27 +68,8 @@ class Outcomes:
     def _grow(self, state: PartitionState, version: int) -> None:
         """Old brokers send a piece of a message that is over the limit: ask for more."""
         if version < BATCHES_WHOLE:
-            state.max_bytes = min(state.max_bytes * 2, _LARGEST_FETCH)
+            state.max_bytes = min(max(state.max_bytes, 1) * 2, _LARGEST_FETCH)
             self._positions.version += 1
-
-    def note_truncation(self, state: PartitionState, end_offset: int) -> None:
-        """The log was cut below our position: what we read is gone from it (KIP-320)."""
-        _log.warning(
-            "%s[%d] was truncated to offset %d, before our position %d (unclean leader election)",
-            *state.tp,
-            end_offset,
-            state.position,
-        )
-        if self._reset == "none":
-            state.error = OffsetOutOfRange(
-                f"{state.tp.topic}[{state.tp.partition}] was truncated to offset {end_offset}, "
-                f"before position {state.position}; seek, or set auto_offset_reset",
-                topic=state.tp.topic,
-                partition=state.tp.partition,
-            )
-        else:
-            state.move(max(0, min(end_offset, state.position)))
-        self._positions.version += 1
 
     def note_unreachable(self, error: KafkaError, node: int = -1) -> None:
         """A broker, or all of them, cannot be reached; errors that stay are raised by poll."""
@@ -95,31 +77,33 @@ class Outcomes:
             leader = self._metadata.leader(*state.tp)
             if node < 0 or (leader is not None and leader.node == node):
                 state.reason = str(error)
+                state.failing_since = state.failing_since or time.monotonic()
                 if not error.retriable:
-                    state.error = error
+                    self._positions.refuse(state, error)
 
     def _note_error(self, state: PartitionState, code: int, node: Endpoint) -> None:
         tp = state.tp
         error = broker_error(
-            code, f"fetching {tp.topic}[{tp.partition}] from {node}", topic=tp.topic
+            code,
+            f"fetching {tp.topic}[{tp.partition}] at offset {state.fetch_offset} from {node}",
+            topic=tp.topic,
+            partition=tp.partition,
         )
         self._positions.version += 1
         if code == _OUT_OF_RANGE:
-            self._note_out_of_range(state, node, error)
-        elif error.retriable:
+            self._note_out_of_range(state, node)
+        elif error.retriable or code == _UNKNOWN_SERVER_ERROR or code not in ERROR_CODES:
             if error.stale_metadata:
                 self._metadata.mark_stale()
             state.preferred = -1
-            state.fail(str(error), time.monotonic() + self._backoff.seconds(state.failures + 1))
+            now = time.monotonic()
+            state.fail(str(error), now, now + self._backoff.seconds(state.failures + 1))
         else:
-            state.error = error
+            self._positions.refuse(state, error)
 
-    def _note_out_of_range(self, state: PartitionState, node: Endpoint, error: KafkaError) -> None:
+    def _note_out_of_range(self, state: PartitionState, node: Endpoint) -> None:
         if state.preferred == node.node:
             state.preferred = -1  # a follower may be behind: the leader has the last word
-        elif self._reset == "none":
-            state.error = error
-        else:
-            _log.info("%s; reset to %s", error, self._reset)
-            state.reset(reset_time(self._reset))
-            state.phase = Phase.RESETTING
+            return
+        why = f"has no offset {state.fetch_offset} (OFFSET_OUT_OF_RANGE)"
+        self._recovery.lose(state, why, "to say where to read on")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
+from uuid import UUID
 
 from kclient.errors import ConfigError, KafkaError
 from kclient.types import TopicPartition
@@ -35,13 +36,14 @@ class PartitionState:
         "end",
         "epoch",
         "error",
+        "failing_since",
         "failures",
         "fetch_epoch",
         "fetch_offset",
         "fetched_at",
         "is_paused",
+        "is_unchecked",
         "leader_epoch",
-        "log_start",
         "max_bytes",
         "not_before",
         "phase",
@@ -51,6 +53,7 @@ class PartitionState:
         "reason",
         "reset_time",
         "token",
+        "topic_id",
         "tp",
     )
 
@@ -66,18 +69,25 @@ class PartitionState:
         self.fetch_epoch = -1
         """The leader epoch of the record before ``fetch_offset``."""
         self.leader_epoch = -1
-        """The leader's epoch when the position was last known to be sound."""
+        """The newest epoch of a leader that is known."""
+        self.is_unchecked = False
+        """Whether a new leader has come since the position was known to be sound."""
+        self.topic_id: UUID | None = None
+        """The topic's id when its position was found; another one is another topic."""
         self.token = 0
         """Counts changes of course: what was fetched under another number is dropped."""
         self.is_paused = False
         self.reset_time = LATEST
         self.not_before = 0.0
+        self.failing_since = 0.0
+        """When the first of the failures in a row was, 0 if there is none."""
         self.failures = 0
         self.reason = ""
         self.error: KafkaError | None = None
         self.preferred = -1
         self.preferred_until = 0.0
-        self.end = self.log_start = -1
+        self.end = -1
+        """Where a reader gets to: the high watermark, or the last stable offset."""
         self.fetched_at = 0.0
         self.max_bytes = max_bytes
 
@@ -87,8 +97,14 @@ class PartitionState:
         self.epoch = self.fetch_epoch = epoch
         self.phase = Phase.FETCHING
         self.preferred = -1
+        self.is_unchecked = False
         self.token += 1
         self.settle()
+
+    def rewind(self) -> None:
+        """Drop what was fetched and not handed out; it is asked for again."""
+        self.fetch_offset, self.fetch_epoch = self.position, self.epoch
+        self.token += 1
 
     def reset(self, time_ms: int) -> None:
         """Have the offset looked up by time, EARLIEST or LATEST."""
@@ -96,14 +112,16 @@ class PartitionState:
         self.position = self.fetch_offset = -1
         self.token += 1
 
-    def fail(self, reason: str, not_before: float) -> None:
+    def fail(self, reason: str, now: float, not_before: float) -> None:
         """Try again, but not before then."""
         self.failures += 1
+        self.failing_since = self.failing_since or now
         self.reason, self.not_before = reason, not_before
 
     def settle(self) -> None:
         """Forget past failures."""
-        self.failures, self.reason, self.not_before = 0, "", 0.0
+        self.failures, self.reason = 0, ""
+        self.not_before = self.failing_since = 0.0
 
 
 class Positions:
@@ -113,6 +131,7 @@ class Positions:
         self.version = 0
         self.states: dict[TopicPartition, PartitionState] = {}
         self._max_bytes = max_bytes
+        self._refused: list[PartitionState] = []
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self.states.values())
@@ -124,6 +143,7 @@ class Positions:
         """The state of an assigned partition. Raises ConfigError if it is not assigned."""
         state = self.states.get(tp)
         if state is None:
+            tp = TopicPartition(*tp)
             raise ConfigError(
                 f"{tp.topic}[{tp.partition}] is not assigned to this consumer: assign it, or "
                 "wait until the group has (poll, or the on_assigned callback)",
@@ -134,10 +154,11 @@ class Positions:
 
     def assign(self, tps: Collection[TopicPartition]) -> None:
         """Have exactly these; those that stay keep their position."""
-        wanted = dict.fromkeys(tps)
-        self.states = {
-            tp: self.states.get(tp) or PartitionState(tp, self._max_bytes) for tp in wanted
-        }
+        before = self.states
+        self.states = {tp: before.get(tp) or PartitionState(tp, self._max_bytes) for tp in tps}
+        for tp, state in before.items():
+            if tp not in self.states:
+                state.token += 1  # what is on its way is for nobody
         self.version += 1
 
     def add(self, tps: Iterable[TopicPartition]) -> None:
@@ -154,15 +175,29 @@ class Positions:
         for state in [self.get(tp) for tp in tps]:
             if state.is_paused != is_paused:
                 state.is_paused = is_paused
-                if state.phase is Phase.FETCHING:
-                    state.fetch_offset, state.fetch_epoch = state.position, state.epoch
-                    state.token += 1
+                state.rewind()
                 self.version += 1
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
         """Read on from ``offset``."""
         self.get(tp).move(offset, epoch)
         self.version += 1
+
+    def refuse(self, state: PartitionState, error: KafkaError) -> None:
+        """The user has to see an error before the partition goes on."""
+        state.error = error
+        self._refused.append(state)
+        self.version += 1
+
+    def take_error(self) -> KafkaError | None:
+        """An error that the user has not seen; its partition goes on."""
+        while self._refused:
+            state = self._refused.pop(0)
+            error, state.error = state.error, None
+            if error is not None and self.states.get(state.tp) is state:
+                self.version += 1
+                return error
+        return None
 
     def in_phase(self, phase: Phase, now: float) -> list[PartitionState]:
         """Those that may do now what their phase asks for."""

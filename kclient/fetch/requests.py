@@ -23,15 +23,15 @@ TOPIC_IDS = 13
 """The first version with topic ids instead of names (KIP-516)."""
 SESSIONS = 7
 """The first version with sessions (KIP-227)."""
+CURRENT_EPOCHS = 9
+"""The first version in which the broker compares leader epochs (KIP-320)."""
 DIVERGING_EPOCHS = 12
 """The first version in which the broker checks for truncation itself (KIP-595)."""
 BATCHES_WHOLE = 3
 """The first version that returns a batch larger than the limit, rather than a piece of it."""
 
 
-def request(
-    ask: Ask, version: int, ids: Mapping[str, UUID], options: ConsumerOptions
-) -> FetchRequest:
+def request(ask: Ask, version: int, options: ConsumerOptions) -> FetchRequest:
     """The request for what a session asks."""
     topics: dict[str, FetchTopic] = {}
     for tp, want in ask.wants.items():
@@ -39,7 +39,7 @@ def request(
         if topic is None:
             topic = topics[tp.topic] = FetchTopic(partitions=[])
             if version >= TOPIC_IDS:
-                topic.topic_id = ids[tp.topic]
+                topic.topic_id = want.topic_id
             else:
                 topic.topic = tp.topic
         topic.partitions.append(_partition(tp.partition, want, version))
@@ -54,7 +54,7 @@ def request(
         rack_id=options["client_rack"],
     )
     if version >= SESSIONS:
-        made.forgotten_topics_data = _forgotten(ask, version, ids)
+        made.forgotten_topics_data = _forgotten(ask, version)
     return made
 
 
@@ -70,17 +70,18 @@ def _partition(number: int, want: Want, version: int) -> FetchPartition:
     return made
 
 
-def _forgotten(ask: Ask, version: int, ids: Mapping[str, UUID]) -> list[ForgottenTopic]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in ask.forget:
-        topics.setdefault(topic, []).append(partition)
-    if version < TOPIC_IDS:
-        return [ForgottenTopic(topic=name, partitions=some) for name, some in topics.items()]
-    return [
-        ForgottenTopic(topic_id=ids[name], partitions=some)
-        for name, some in topics.items()
-        if name in ids  # a deleted topic has left the session by itself
-    ]
+def _forgotten(ask: Ask, version: int) -> list[ForgottenTopic]:
+    topics: dict[str, ForgottenTopic] = {}
+    for tp, want in ask.forget.items():
+        topic = topics.get(tp.topic)
+        if topic is None:
+            topic = topics[tp.topic] = ForgottenTopic(partitions=[])
+            if version >= TOPIC_IDS:
+                topic.topic_id = want.topic_id
+            else:
+                topic.topic = tp.topic
+        topic.partitions.append(tp.partition)
+    return list(topics.values())
 
 
 def partitions(

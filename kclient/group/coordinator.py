@@ -1,63 +1,33 @@
-"""A consumer's group: performs what the membership decides.
-
-The thread that polls runs callbacks and starts errands (find, join, sync), which may take as
-long as the slowest member; the heartbeat thread does the rest. Both ask the membership under
-one lock, and act outside of it.
-"""
+"""A consumer's group: its subscription, its member, its commits, and what the user is told."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from kclient.cluster import Coordinator, Metadata, Router
-from kclient.cluster.target import CoordinatorKind
+from kclient.cluster import Metadata, Router
 from kclient.cluster.tasks import Tasks
 from kclient.config import ConsumerOptions
 from kclient.deadline import Deadline
-from kclient.errors import ConfigError, KafkaError
-from kclient.group.actions import (
-    Action,
-    Assign,
-    Beat,
-    Fail,
-    FindCoordinator,
-    Identity,
-    Join,
-    Leave,
-    Lose,
-    Ready,
-    Revoke,
-    Spread,
-    Sync,
-    Tick,
-    Wait,
-)
-from kclient.group.assignors import PartitionInfo, choose_assignors
+from kclient.errors import ConfigError
+from kclient.group.actions import Assign, Call, Fail, Identity, Revoke
+from kclient.group.alone import Alone
+from kclient.group.classic import ClassicMember
 from kclient.group.commits import Commits, Offsets
 from kclient.group.heartbeat import Heartbeat
-from kclient.group.membership import Membership
-from kclient.group.offsets import Committed
-from kclient.group.requests import GroupSettings
+from kclient.group.link import CoordinatorLink
+from kclient.group.member import FAR, Member
 from kclient.group.subscription import Subscription
-from kclient.net.endpoint import Endpoint
+from kclient.group.topics import TopicWatch
 from kclient.net.pool import Pool
-from kclient.protocol.messages.heartbeat import HeartbeatResponse
-from kclient.protocol.messages.join_group import JoinGroupResponse
-from kclient.protocol.messages.leave_group import LeaveGroupRequest
-from kclient.protocol.messages.sync_group import SyncGroupResponse
-from kclient.protocol.wire import Message
 from kclient.types import GroupMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
-FAR = float("inf")
-_GROUP, _TOPICS = "group", "topics"
-_JOIN_MARGIN = 5.0  # seconds beyond the rebalance timeout that a join may take
 _REVOKE_SECONDS = 10.0
+_LATE = 0.8  # of max_poll_interval_ms, when a warning is due
 Listener = Callable[[list[TopicPartition]], object]
 
 
@@ -69,8 +39,8 @@ class Listeners(NamedTuple):
     on_lost: Listener | None = None
 
 
-class Owned(Protocol):
-    """The partitions that are read."""
+class Reader(Protocol):
+    """Whoever reads the partitions that the group gives."""
 
     def add(self, tps: Iterable[TopicPartition]) -> None:
         """Read these too."""
@@ -78,9 +48,18 @@ class Owned(Protocol):
     def remove(self, tps: Iterable[TopicPartition]) -> None:
         """Read these no more."""
 
+    def finished(self) -> Offsets:
+        """Up to where the user is done, by partition."""
+
+    def progress(self) -> object:
+        """Anything that differs when the user has come further; for any thread."""
+
+    def wake(self) -> None:
+        """Have the user's thread call ``Group.drive`` soon; from any thread."""
+
 
 class Group:
-    """Membership, heartbeats and commits of one consumer."""
+    """Membership, heartbeats and commits of one consumer; also of one without a group."""
 
     def __init__(
         self,
@@ -88,39 +67,54 @@ class Group:
         pool: Pool,
         router: Router,
         metadata: Metadata,
-        owned: Owned,
-        wake: Callable[[], None],
-        committable: Callable[[], Offsets],
+        reader: Reader,
     ) -> None:
-        self._options = options
-        self._pool = pool
-        self._router = router
-        self._metadata = metadata
-        self._owned = owned
-        self._wake = wake
-        self._committable = committable
+        """Raises ConfigError for assignors that do not exist."""
         self._group_id = options["group_id"] or ""
-        self._tasks = Tasks(wake)
-        self._subscription = Subscription()
+        self._instance_id = options["group_instance_id"]
+        self._reader = reader
+        self._tasks = Tasks(reader.wake)
+        self._topics = TopicWatch(options, metadata, self._tasks)
         self._listeners = Listeners()
-        self._lock = threading.Lock()  # guards the membership
-        self._membership = Membership(_settings(options))
-        self._heartbeat = Heartbeat(self._tick, self._perform_tick)
-        self._coordinator: Endpoint | None = None
-        self._is_joining = False
-        self._counts: dict[str, int] = {}
+        self._heartbeat = Heartbeat(self._beat)
+        self._member = self._member_of(options, pool, router, metadata)
         self._rebalances = 0
-        self._request_seconds = options["request_timeout_ms"] / 1000
+        self._is_telling = False
+        self._patience = options["max_poll_interval_ms"] / 1000
+        self._polled_at = 0.0
+        self._progress: object = None
+        self._is_late = False
+        self._last: tuple[Callable[[], Offsets], Deadline] | None = None
+        """What to commit, and by when, while everything is given up."""
         self.commits = Commits(
-            self._group_id, options, router, metadata, self._identity, self._note_code
+            self._group_id,
+            options,
+            router,
+            metadata,
+            lambda: self._member.identity,
+            self._note_code,
+            self._situation,
         )
+
+    def _member_of(
+        self, options: ConsumerOptions, pool: Pool, router: Router, metadata: Metadata
+    ) -> Member:
+        if not self._group_id:
+            return Alone(metadata)
+        link = CoordinatorLink(self._group_id, options, pool, router)
+        return ClassicMember(options, link, metadata, self._reader.wake, self._heartbeat.start)
 
     # --- what the user wants ---
 
     @property
     def topics(self) -> set[str]:
         """The topics subscribed to, by name or by pattern."""
-        return set(self._subscription.topics)
+        return set(self._topics.subscription.topics)
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether partitions come from a subscription."""
+        return self._topics.subscription.is_active
 
     @property
     def has_group(self) -> bool:
@@ -128,38 +122,23 @@ class Group:
         return bool(self._group_id)
 
     def subscribe(self, topics: Sequence[str], pattern: str | None, listeners: Listeners) -> None:
-        """Read topics, or those whose names match."""
-        self._subscription = Subscription.of(topics, pattern)
+        """Read topics, or those whose names match. Raises ConfigError for a bad pattern."""
+        subscription = Subscription.of(topics, pattern)
         self._listeners = listeners
-        self._metadata.mark_stale()
-        if not pattern:
-            self._apply_topics()
+        self._topics.subscribe(subscription)
+        if pattern is None:
+            self._member.subscribe(subscription, time.monotonic())
 
     def unsubscribe(self, deadline: Deadline) -> None:
         """Give everything up and leave the group."""
-        self._subscription = Subscription()
-        if self._heartbeat_runs or self._membership.owned:
-            with self._lock:
-                self._membership.unsubscribe()
-            self._leave(deadline)
-
-    def check_may_assign(self) -> None:
-        """Raise ConfigError if partitions come from a subscription."""
-        if self._subscription.is_active:
-            raise ConfigError(
-                "this consumer has a subscription; unsubscribe before assigning partitions"
-            )
+        if self.is_subscribed:
+            self._topics.subscribe(Subscription())
+            self._leave(self._reader.finished, deadline)
 
     def metadata(self) -> GroupMetadata:
         """The member, for a transaction."""
-        member = self._identity()
-        instance = self._options["group_instance_id"]
-        return GroupMetadata(self._group_id, member.generation, member.member_id, instance)
-
-    def committed(self, tps: Sequence[TopicPartition], deadline: Deadline) -> Committed:
-        """What the group has committed. Raises ConfigError without a group."""
-        self.check_group()
-        return self.commits.committed(tps, deadline)
+        member = self._member.identity
+        return GroupMetadata(self._group_id, member.generation, member.member_id, self._instance_id)
 
     def check_group(self) -> None:
         """Raise ConfigError without a group."""
@@ -181,296 +160,146 @@ class Group:
 
         Runs the user's callbacks. Raises what keeps this consumer out of its group.
         """
-        if self._heartbeat.death is not None:
-            raise KafkaError("the heartbeat thread died") from self._heartbeat.death
+        if self._is_telling:
+            return FAR  # a callback polls: what it is about has to end first
+        self._heartbeat.check()
         now = time.monotonic()
-        for key, result in self._tasks.collect():
-            self._note_task(key, result, now)
+        self._note_poll(now)
         next_look = FAR
-        if self._subscription.is_active:
-            next_look = self._refresh_topics(now)
-            if self.has_group:
-                next_look = min(next_look, self._drive_membership(now))
+        for _, result in list(self._tasks.collect()):
+            self._topics.note_result(result, now)
+        if self.is_subscribed:
+            next_look = self._topics.refresh(now)
+            self._look_at_topics(now)
+            next_look = min(next_look, self._see_through(now))
         if self.has_group:
-            next_look = min(next_look, self.commits.auto_commit(self._committable, now))
+            next_look = min(next_look, self.commits.auto_commit(self._reader.finished, now))
         return next_look
 
-    def _drive_membership(self, now: float) -> float:
-        while True:
-            with self._lock:
-                self._membership.polled(now)
-                action = self._membership.next(now)
-            if isinstance(action, (Revoke, Lose, Assign, Fail)):
-                self._tell(action)
-            elif isinstance(action, Wait):
-                return action.until
-            elif isinstance(action, Ready) or self._tasks.is_running(_GROUP):
-                return FAR
-            else:
-                self._is_joining = isinstance(action, Join)
-                self._tasks.start(_GROUP, partial(self._perform, action))
-                return FAR
+    def _look_at_topics(self, now: float) -> None:
+        view = self._topics.look()
+        if view is None:
+            return
+        if self._topics.subscription.update(view):
+            self._member.subscribe(self._topics.subscription, now)
+        self._member.look(view)
 
-    def _tell(self, call: Revoke | Lose | Assign | Fail) -> None:
+    def _see_through(self, now: float) -> float:
+        """Do what the member owes the user, until it waits; then, until when."""
+        while True:
+            step = self._member.step(now)
+            if isinstance(step, float):
+                return step
+            self._tell(step)
+
+    def _tell(self, call: Call) -> None:
         """Change what is read, and tell the user; the callback's error is raised after that."""
-        if isinstance(call, Fail):
-            with self._lock:
-                self._membership.done(call)
-            raise call.error
-        tps = list(call.partitions)
         try:
-            if isinstance(call, Assign):
-                self._owned.add(tps)
-                self._note_counts()
-                self._rebalances += 1
-                if self._listeners.on_assigned is not None:
-                    self._listeners.on_assigned(tps)
-            elif isinstance(call, Revoke):
-                self._revoke(tps)
-            else:
-                self._owned.remove(tps)
-                listener = self._listeners.on_lost or self._listeners.on_revoked
-                if listener is not None:
-                    listener(tps)
+            with self._telling():
+                if isinstance(call, Fail):
+                    raise call.error
+                tps = list(call.partitions)
+                if isinstance(call, Assign):
+                    self._reader.add(tps)
+                    self._rebalances += 1
+                    self._call(self._listeners.on_assigned, tps)
+                elif isinstance(call, Revoke):
+                    self._revoke(tps)
+                else:
+                    self._reader.remove(tps)
+                    self._call(self._listeners.on_lost or self._listeners.on_revoked, tps)
         finally:
-            with self._lock:
-                self._membership.done(call)
+            self._member.done(call)
+            self._heartbeat.nudge()
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        self._is_telling = True
+        try:
+            yield
+        finally:
+            self._is_telling = False
+            self._note_poll(time.monotonic())
 
     def _revoke(self, tps: list[TopicPartition]) -> None:
-        gone = set(tps)
-        last = {tp: at for tp, at in self._committable().items() if tp in gone}
-        self.commits.commit_last(last, Deadline(_REVOKE_SECONDS))
+        finished, deadline = self._last or (self._reader.finished, Deadline(_REVOKE_SECONDS))
+
+        def given_up() -> Offsets:
+            done = finished()
+            return {tp: done[tp] for tp in tps if tp in done}
+
         try:
-            if self._listeners.on_revoked is not None:
-                self._listeners.on_revoked(tps)
+            if self.has_group:
+                self.commits.commit_last(given_up, deadline)
+            self._call(self._listeners.on_revoked, tps)
         finally:
-            self._owned.remove(tps)
+            self._reader.remove(tps)
 
-    # --- errands: requests of the membership ---
+    def _call(self, listener: Listener | None, tps: list[TopicPartition]) -> None:
+        if listener is not None:
+            listener(tps)
 
-    def _perform(self, action: Action) -> object:
-        """Do one thing that takes a request; in a thread of its own."""
-        if isinstance(action, FindCoordinator):
-            return action, self._find_coordinator()
-        if isinstance(action, Spread):
-            return action, self._partitions(action.topics)
-        if isinstance(action, Leave):
-            self._send_leave(action)
-            return action, None
-        assert isinstance(action, (Join, Sync))
-        seconds = self._request_seconds
-        if isinstance(action, Join):
-            seconds = self._options["max_poll_interval_ms"] / 1000 + _JOIN_MARGIN
-        return action, self._ask(action.request, "join", seconds)
+    def _note_poll(self, now: float) -> None:
+        self._polled_at = now
+        self._is_late = False
+        self._member.polled(now)
 
-    def _note_task(self, key: object, result: object, now: float) -> None:
-        if key == _TOPICS:
-            self._note_topics(result)
-            return
-        self._is_joining = False
-        with self._lock:
-            if isinstance(result, KafkaError):
-                self._note_failure(result, now)
-                return
-            action, answer = cast("tuple[Action, Any]", result)
-            if isinstance(action, FindCoordinator):
-                self._coordinator = answer
-                self._membership.found(answer.node)
-                self._heartbeat.start()
-            elif isinstance(action, Join):
-                self._membership.joined(cast(JoinGroupResponse, answer), now)
-            elif isinstance(action, Spread):
-                self._membership.spread(answer)
-            elif isinstance(action, Sync):
-                self._membership.synced(cast(SyncGroupResponse, answer), now)
-            elif isinstance(action, Leave):
-                self._membership.left()
+    def _note_code(self, identity: Identity, code: int) -> None:
+        self._member.note_code(identity, code)
 
-    def _note_failure(self, error: KafkaError, now: float) -> None:
-        """A request did not get through; the lock must be held."""
-        self._router.forget(self._target, error)
-        code = getattr(error, "code", None)
-        if code is not None:
-            self._membership.not_found(code, now)
-        elif error.retriable:
-            _log.info("group %r: %s", self._group_id, error)
-            self._membership.unreachable(now)
-        else:
-            self._membership.refused(error)
-
-    def _find_coordinator(self) -> Endpoint:
-        self._router.forget(self._target, None)
-        return self._router.locate(self._target, Deadline(self._request_seconds))
-
-    @property
-    def _target(self) -> Coordinator:
-        return Coordinator(CoordinatorKind.GROUP, self._group_id)
-
-    def _ask(self, request: Message, lane: str, seconds: float) -> Message:
-        coordinator = self._coordinator
-        assert coordinator is not None
-        deadline = Deadline(seconds)
-        with self._pool.lease(coordinator, lane, deadline) as connection:
-            return connection.ask(request, connection.version_of(type(request)), deadline)
-
-    def _partitions(self, topics: Iterable[str]) -> Mapping[str, list[PartitionInfo]]:
-        """What the leader needs to know of topics, by fresh metadata."""
-        view = self._metadata.refresh(Deadline(self._request_seconds), set(topics))
-        racks = {node: endpoint.rack for node, endpoint in view.brokers.items()}
-        found = {}
-        for name in topics:
-            topic = view.topics.get(name)
-            if topic is not None and topic.partitions:
-                found[name] = [
-                    PartitionInfo(
-                        number,
-                        frozenset(rack for each in one.replica_nodes if (rack := racks.get(each))),
-                    )
-                    for number, one in sorted(topic.partitions.items())
-                ]
-        return found
-
-    def _send_leave(self, leave: Leave) -> None:
-        coordinator = self._coordinator
-        if coordinator is None:
-            return
-        deadline = Deadline(self._request_seconds)
-        with self._pool.lease(coordinator, "heartbeat", deadline) as connection:
-            version = connection.version_of(LeaveGroupRequest)
-            connection.ask(leave.request(version), version, deadline)
+    def _situation(self) -> str:
+        return f"the last poll was {time.monotonic() - self._polled_at:.1f} s ago"
 
     # --- the heartbeat thread ---
 
-    @property
-    def _heartbeat_runs(self) -> bool:
-        return self._coordinator is not None
+    def _beat(self) -> float:
+        self._watch_progress(time.monotonic())
+        return self._member.beat()
 
-    def _tick(self) -> Tick:
-        if self._is_joining:  # a join on its way keeps the member alive
-            return Wait(time.monotonic() + 0.1)
-        with self._lock:
-            return self._membership.tick(time.monotonic())
-
-    def _perform_tick(self, tick: Beat | FindCoordinator | Leave) -> None:
-        try:
-            if isinstance(tick, FindCoordinator):
-                found = self._find_coordinator()
-                with self._lock:
-                    self._coordinator = found
-                    self._membership.found(found.node)
-            elif isinstance(tick, Leave):
-                self._send_leave(tick)
-            else:
-                answer = cast(
-                    HeartbeatResponse, self._ask(tick.request, "heartbeat", self._request_seconds)
-                )
-                self._note_code(tick.identity, answer.error_code)
-        except KafkaError as error:
-            with self._lock:
-                self._note_failure(error, time.monotonic())
-        self._wake()
-
-    def _note_code(self, identity: Identity, code: int) -> None:
-        with self._lock:
-            self._membership.answered(identity, code, time.monotonic())
-        if code:
-            self._wake()
-
-    def _identity(self) -> Identity:
-        with self._lock:
-            return self._membership.identity
-
-    # --- topics ---
-
-    def _refresh_topics(self, now: float) -> float:
-        """Keep the topics' metadata fresh, and look whether it changes what is subscribed."""
-        if self._metadata.is_old and not self._tasks.is_running(_TOPICS):
-            topics = None if self._subscription.pattern else self._subscription.topics
-            deadline = Deadline(self._request_seconds)
-            self._tasks.start(_TOPICS, lambda: self._metadata.refresh(deadline, topics))
-        if self._subscription.update(self._metadata.view):
-            self._apply_topics()
-        elif self._watched_counts() != self._counts and self._counts:
-            self._note_counts()
-            if self.has_group:
-                with self._lock:
-                    self._membership.rejoin("topics have other partitions than before")
-            else:
-                self._apply_topics()
-        return now + 1.0
-
-    def _note_topics(self, result: object) -> None:
-        if isinstance(result, KafkaError) and not result.retriable:
-            raise result
-
-    def _apply_topics(self) -> None:
-        """Tell the membership; without a group all partitions are ours."""
-        if self.has_group:
-            with self._lock:
-                self._membership.subscribe(self._subscription.topics, time.monotonic())
+    def _watch_progress(self, now: float) -> None:
+        """A record that iteration hands out is as good as a poll; warn before it is too late."""
+        if not self.is_subscribed:
             return
-        topics = self._metadata.view.topics
-        wanted = [
-            TopicPartition(name, number)
-            for name in sorted(self._subscription.topics)
-            if name in topics
-            for number in sorted(topics[name].partitions)
-        ]
-        self._note_counts()
-        self._owned.add(wanted)
-
-    def _watched_counts(self) -> dict[str, int]:
-        watched = self._membership.watched if self.has_group else self._subscription.topics
-        topics = self._metadata.view.topics
-        return {name: len(topics[name].partitions) for name in watched if name in topics}
-
-    def _note_counts(self) -> None:
-        self._counts = self._watched_counts()
+        progress = self._reader.progress()
+        if progress != self._progress:
+            self._progress = progress
+            self._note_poll(now)
+        elif not self._is_late and now - self._polled_at > _LATE * self._patience:
+            self._is_late = True
+            _log.warning(
+                "group %r: no poll for %.1f s; after max_poll_interval_ms=%d its partitions go "
+                "to others: poll more often (pause partitions meanwhile), lower "
+                "max_poll_records, or raise it",
+                self._group_id,
+                now - self._polled_at,
+                int(self._patience * 1000),
+            )
 
     # --- the end ---
 
-    def close(self, deadline: Deadline) -> None:
-        """Commit with auto-commit, leave the group, stop the threads; all by the deadline."""
+    def close(self, finished: Callable[[], Offsets], deadline: Deadline) -> None:
+        """Commit with auto-commit, leave the group; all by the deadline. Then ``stop``."""
+        if self.is_subscribed:
+            self._leave(finished, deadline)
+        elif self.has_group:
+            self.commits.commit_last(finished, deadline)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self.commits.close()
+        self._heartbeat.stop()
+
+    def join(self, seconds: float) -> None:
+        """Wait up to ``seconds`` for the heartbeat thread, after ``stop``."""
+        self._heartbeat.join(seconds)
+
+    def _leave(self, finished: Callable[[], Offsets], deadline: Deadline) -> None:
+        """See the last calls through, then tell the coordinator, as far as the time allows."""
+        self._last = (finished, deadline)
+        self._member.unsubscribe()
         try:
-            if self.has_group:
-                self.commits.commit_last(
-                    self._committable(), deadline.within(deadline.left() or 0.001)
-                )
-            if self._heartbeat_runs and self._subscription.is_active:
-                with self._lock:
-                    self._membership.unsubscribe()
-                self._leave(deadline)
+            self._see_through(time.monotonic())
         finally:
-            self._heartbeat.stop(max(0.0, deadline.left()))
-
-    def _leave(self, deadline: Deadline) -> None:
-        """See the last calls and requests through, as far as the time allows."""
-        while deadline.left():
-            now = time.monotonic()
-            with self._lock:
-                action = self._membership.next(now)
-            if isinstance(action, (Revoke, Lose, Assign)):
-                self._tell(action)
-            elif isinstance(action, Leave):
-                try:
-                    self._send_leave(action)
-                except KafkaError as error:
-                    _log.info("leaving group %r: %s", self._group_id, error)
-                with self._lock:
-                    self._membership.left()
-            else:
-                return
-
-
-def _settings(options: ConsumerOptions) -> GroupSettings:
-    return GroupSettings(
-        group_id=options["group_id"] or "",
-        assignors=choose_assignors(options["partition_assignment_strategy"]),
-        session_timeout_ms=options["session_timeout_ms"],
-        heartbeat_interval_ms=options["heartbeat_interval_ms"],
-        max_poll_interval_ms=options["max_poll_interval_ms"],
-        group_instance_id=options["group_instance_id"],
-        client_rack=options["client_rack"] or None,
-        retry_backoff_ms=options["retry_backoff_ms"],
-        retry_backoff_max_ms=options["retry_backoff_max_ms"],
-    )
+            self._last = None
+            if self._member.is_known and not deadline.is_over:
+                self._member.leave(deadline)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
 from kclient.cluster import Call
 from kclient.errors import KafkaError, broker_error
 from kclient.group.actions import Identity
+from kclient.group.codes import UNKNOWN_MEMBER_ID
 from kclient.protocol import Message
 from kclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,6 +28,7 @@ from kclient.protocol.messages.offset_fetch import (
 )
 from kclient.types import OffsetAndMetadata, TopicPartition
 
+STALE_MEMBER_EPOCH = 113
 _NAMES = 9
 """The last version with topic names; later ones have ids (KIP-848)."""
 Codes = Mapping[TopicPartition, int]
@@ -36,11 +38,14 @@ V = TypeVar("V")
 
 def commit_call(
     group_id: str,
-    member: Identity,
+    identity: Callable[[], Identity],
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ids: Mapping[str, UUID],
 ) -> Call[Codes]:
-    """Commit offsets; the answer tells an error code for each partition."""
+    """Commit offsets; the answer tells an error code for each partition.
+
+    ``identity`` is asked for each attempt: members grow older.
+    """
     names = {topic_id: name for name, topic_id in ids.items()}
 
     def build(version: int) -> Message:
@@ -55,6 +60,7 @@ def commit_call(
                 topic.name = name
             topics.append(topic)
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
+        member = identity()
         if version >= 1:
             request.generation_id_or_member_epoch = member.generation
             request.member_id = member.member_id
@@ -88,7 +94,11 @@ def _commit_partition(
 
 
 def fetch_call(
-    group_id: str, tps: Sequence[TopicPartition], member: Identity, *, require_stable: bool
+    group_id: str,
+    tps: Sequence[TopicPartition],
+    identity: Callable[[], Identity],
+    *,
+    require_stable: bool,
 ) -> Call[Committed]:
     """Fetch committed offsets; None for partitions without.
 
@@ -112,6 +122,7 @@ def fetch_call(
                     for name, numbers in topics.items()
                 ],
             )
+            member = identity()
             if version >= 9 and member.member_id:
                 group.member_id, group.member_epoch = member.member_id, member.generation
             request = OffsetFetchRequest(groups=[group])
@@ -150,7 +161,10 @@ def _committed(
 
 
 def _error(code: int, group_id: str) -> KafkaError:
-    return broker_error(code, f"fetching the offsets of group {group_id!r}", group_id=group_id)
+    error = broker_error(code, f"fetching the offsets of group {group_id!r}", group_id=group_id)
+    # Whatever is wrong with the member, the next heartbeat tells: then it is asked again.
+    error.retriable = error.retriable or code in (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH)
+    return error
 
 
 def _by_topic(items: Mapping[TopicPartition, V]) -> dict[str, dict[int, V]]:

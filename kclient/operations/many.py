@@ -105,12 +105,14 @@ def succeeded(results: Mapping[K, T | KafkaError]) -> list[K]:
     return [item for item, result in results.items() if not isinstance(result, KafkaError)]
 
 
-def settle(what: str, results: Mapping[K, T | KafkaError], seconds: float) -> dict[K, T]:
+def settle(
+    what: str, results: Mapping[K, T | KafkaError], seconds: float, *, alike: bool = False
+) -> dict[K, T]:
     """The results of all items.
 
     Raises PartialFailure if some failed; the error itself if all did, and for a reason that
-    is not about an item: no connection, no such API. Whatever was still to be tried again
-    after ``seconds`` is a KafkaTimeout.
+    is not about an item: no connection, no such API, or that all were asked ``alike``.
+    Whatever was still to be tried again after ``seconds`` is a KafkaTimeout.
     """
     good: dict[K, T] = {}
     bad: dict[K, KafkaError] = {}
@@ -121,7 +123,7 @@ def settle(what: str, results: Mapping[K, T | KafkaError], seconds: float) -> di
             good[item] = result
     if not bad:
         return good
-    if not good and not any(_is_about_an_item(error) for error in bad.values()):
+    if not good and (alike or not any(_is_about_an_item(error) for error in bad.values())):
         raise next(iter(bad.values()))
     shown = "; ".join(f"{item}: {error}" for item, error in list(bad.items())[:_SHOWN])
     more = f"; and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -140,17 +140,30 @@ def _credentials(
 # --- alter ---
 
 
-def alter(given: Iterable[ScramUpsert | ScramDeletion]) -> Many[str, None]:
-    """Set passwords and take logins away; the items are users, who each succeed or fail."""
-    changes: dict[str, list[ScramUpsert | ScramDeletion]] = {}
-    for change in given:
-        same = changes.setdefault(change.user, [])
-        if any(each.mechanism == change.mechanism for each in same):
-            raise InvalidRequest(f"user {change.user!r}: {change.mechanism} is changed twice")
-        same.append(change)
+Change = ScramUpsert | ScramDeletion
 
+
+def rounds(given: Iterable[Change]) -> list[Many[str, None]]:
+    """Set passwords and take logins away; the items are users, who each succeed or fail.
+
+    Brokers take one change of a user in a request: a second one goes into a second request.
+    """
+    turns: list[dict[str, Change]] = []
+    for change in several(given, "ScramUpsert or ScramDeletion"):
+        for turn in turns:
+            if change.user not in turn:
+                turn[change.user] = change
+                break
+            if turn[change.user].mechanism == change.mechanism:
+                raise InvalidRequest(f"user {change.user!r}: {change.mechanism} is changed twice")
+        else:
+            turns.append({change.user: change})
+    return [_alter(turn) for turn in turns]
+
+
+def _alter(changes: Mapping[str, Change]) -> Many[str, None]:
     def call(items: Sequence[str], timeout_ms: int) -> CallFor[str, None]:
-        wanted = [change for item in items for change in changes[item]]
+        wanted = [changes[item] for item in items]
 
         def build(version: int) -> AlterUserScramCredentialsRequest:
             return AlterUserScramCredentialsRequest(

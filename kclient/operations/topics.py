@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from uuid import UUID
 
 from kclient.cluster.call import Call
@@ -37,6 +38,7 @@ from kclient.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -116,7 +118,27 @@ class CreatedTopic:
     topic_id: UUID | None = None
     num_partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, ConfigEntry] | None = None
+    told: Sequence[CreatableTopicConfigs] | None = field(default=None, repr=False)
+    """The configs as the broker sent them."""
+
+    @cached_property
+    def configs(self) -> Mapping[str, ConfigEntry] | None:
+        """All configs of the topic, None if the broker does not tell them.
+
+        Made when somebody asks: for 1,000 topics there are some 35,000 of them.
+        """
+        if self.told is None:
+            return None
+        return {
+            each.name: ConfigEntry(
+                each.name,
+                each.value,
+                name_of(SOURCES, each.config_source),
+                is_read_only=each.read_only,
+                is_sensitive=each.is_sensitive,
+            )
+            for each in self.told
+        }
 
 
 @dataclass(frozen=True)
@@ -212,24 +234,13 @@ def _made(row: CreatableTopicResult) -> CreatedTopic | KafkaError:
     if row.error_code:
         what = f"topic {row.name!r} was not created"
         return failed(row.error_code, what, row.error_message, again=CONTROLLER_CODES)
-    configs = None
-    if row.configs is not None and not row.topic_config_error_code:
-        configs = {
-            each.name: ConfigEntry(
-                each.name,
-                each.value,
-                name_of(SOURCES, each.config_source),
-                is_read_only=each.read_only,
-                is_sensitive=each.is_sensitive,
-            )
-            for each in row.configs
-        }
+    is_told = row.configs and not row.topic_config_error_code
     return CreatedTopic(
         row.name,
         known_id(row.topic_id),
         row.num_partitions if row.num_partitions > 0 else None,
         row.replication_factor if row.replication_factor > 0 else None,
-        configs or None,
+        row.configs if is_told else None,
     )
 
 
@@ -254,10 +265,11 @@ def delete(given: Iterable[str | UUID]) -> Many[str | UUID, None]:
             return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
 
         def read(answer: DeleteTopicsResponse) -> Results[str | UUID, None]:
+            ids = {item for item in items if isinstance(item, UUID)}
             results: Results[str | UUID, None] = {}
             for row in answer.responses:
                 # Asked by id, the broker tells the name too: the caller's key is the one to use.
-                item = row.topic_id if row.topic_id in items else row.name or row.topic_id
+                item = row.topic_id if row.topic_id in ids else row.name or row.topic_id
                 what = f"topic {str(item)!r} was not deleted"
                 results[item] = outcome(
                     row.error_code, what, row.error_message, again=CONTROLLER_CODES

@@ -105,7 +105,7 @@ def to_arrow(
     wanted = (
         batch
         for batch in batches(data, topic=topic, partition=partition, check_crc=check_crc)
-        if not batch.is_control
+        if batch.last_offset >= start_offset and not batch.is_control
     )
     return batches_to_arrow(wanted, start_offset=start_offset, max_output=max_output)
 
@@ -116,15 +116,11 @@ def batches_to_arrow(
     start_offset: int = 0,
     max_output: int = DEFAULT_MAX_OUTPUT,
 ) -> Any:
-    """Read batches, of any mix of formats, into one table as ``to_arrow`` does.
-
-    The caller leaves out control batches and those of aborted transactions.
-    """
+    """Read batches that a reader has chosen itself, as ``to_arrow`` does."""
     from kclient.records import arrow
 
-    late = (batch for batch in wanted if batch.last_offset >= start_offset)
     tables = []
-    for is_old, group in groupby(late, key=lambda batch: batch.magic < 2):
+    for is_old, group in groupby(wanted, key=lambda batch: batch.magic < 2):
         if is_old:
             tables.append(arrow.table([r for b in group for r in read_messages(b, max_output)]))
         else:
