@@ -18,6 +18,7 @@ from kclient.cluster import Metadata, Router
 from kclient.config import ProducerKeywords, ProducerOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Accumulator
+from kclient.delivery.arrow import ArrowBulk
 from kclient.delivery.bulk import Bulk, SendReport
 from kclient.delivery.carrier import Carrier
 from kclient.delivery.drain import HASTE_SECONDS, Drain
@@ -95,6 +96,7 @@ class Producer:
             known, self._accumulator, self._placement, self._carrier, self._gate.check_sending
         )
         self._bulk = Bulk(self._intake, self._carrier, self._sender)
+        self._arrow = ArrowBulk(self._bulk, self._intake)
         self._drain = Drain(
             self._pool, self._accumulator, self._engine, self._carrier, self._sender
         )
@@ -179,6 +181,16 @@ class Producer:
         first. After another error, or an interrupt, what was taken is still sent.
         """
         return self._bulk.send(topic, records, self._deadline(timeout).seconds)
+
+    def send_arrow(self, topic: str, data: Any, *, timeout: float | None = None) -> SendReport:
+        """Write the rows of a ``pyarrow.Table``, a ``RecordBatch`` or an iterable of them.
+
+        Columns are ``value`` and, if they are there, ``key``, ``partition``, ``timestamp`` and
+        ``headers``; null means what None does elsewhere. No Python object is made for a record,
+        and serializers are not asked. Otherwise, and in what it raises, as ``send_many``; also
+        raises SerializationError for other columns or types.
+        """
+        return self._arrow.send(topic, data, self._deadline(timeout).seconds)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that is queued, and wait until it is acknowledged.

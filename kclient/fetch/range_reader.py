@@ -26,13 +26,14 @@ from kclient.errors import (
 )
 from kclient.fetch import requests
 from kclient.fetch.fetched import Aborted
-from kclient.fetch.lookup import all_at, find_offsets
+from kclient.fetch.lookup import find_offsets
 from kclient.fetch.positions import EARLIEST, LATEST
 from kclient.fetch.session import NO_SESSION, Ask, Want
 from kclient.net.connection import Connection
 from kclient.net.endpoint import Endpoint
 from kclient.net.pool import Pool
 from kclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kclient.protocol.wire import ZERO_UUID
 from kclient.records import RecordBatch, batches, batches_to_arrow
 from kclient.types import TopicPartition
 
@@ -274,10 +275,11 @@ class _Reading:
         version = connection.version_of(FetchRequest)
         partition = self._metadata.view.partition(self._tp)
         epoch = -1 if partition is None or self._preferred >= 0 else partition.leader_epoch
-        want = Want(self._position, self._limit(), epoch, -1)
-        ids = {name: view.topic_id for name, view in self._metadata.view.topics.items()}
-        ask = Ask(0, NO_SESSION, {self._tp: want}, [])
-        request = requests.request(ask, version, ids, self._options)
+        topic = self._metadata.view.topics.get(self._tp.topic)
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        want = Want(self._position, self._limit(), epoch, -1, topic_id)
+        ask = Ask(0, NO_SESSION, {self._tp: want}, {})
+        request = requests.request(ask, version, self._options)
         connection.send(request, self._deadline, version=version)
 
     def _limit(self) -> int:
@@ -330,9 +332,7 @@ class _Reading:
 
     def _skip(self, error: OffsetOutOfRange) -> None:
         """Go on where the log begins now, if that is what the caller wants."""
-        tps = [self._tp]
-        first = find_offsets(self._router, all_at(tps, EARLIEST), self._deadline)[self._tp].offset
-        last = find_offsets(self._router, all_at(tps, LATEST), self._deadline)[self._tp].offset
+        first, last = self._offset_at(EARLIEST), self._offset_at(LATEST)
         if first <= self._position <= last:
             return  # it was so for a moment only: a new leader that was behind
         lost = (
@@ -348,6 +348,10 @@ class _Reading:
             ) from error
         _log.warning("%s holds offsets %d to %d: %s", self._where(), first, last - 1, lost)
         self._position = min(first, self._end) if first > self._position else self._end
+
+    def _offset_at(self, time_ms: int) -> int:
+        found = find_offsets(self._router, {self._tp: time_ms}, self._deadline)
+        return found[self._tp].offset
 
     def _where(self) -> str:
         return f"{self._tp.topic}[{self._tp.partition}]"
