@@ -29,6 +29,7 @@ from kclient.delivery.identity import Identity, check_options
 from kclient.delivery.intake import Intake
 from kclient.delivery.metrics import Metrics
 from kclient.delivery.placement import Placement
+from kclient.delivery.prepared import PreparedTransaction
 from kclient.delivery.rewind import Transacting, positions, rewind
 from kclient.delivery.sender import Sender
 from kclient.delivery.transaction import Transaction
@@ -245,6 +246,20 @@ class Producer:
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Drop what is queued and abort what was sent. Raises as ``commit_transaction``."""
         self._end_transaction(self._api_deadline(timeout), commit=False)
+
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
+        """Send what is queued, and leave the transaction to be ended by somebody else.
+
+        Give what it returns to ``PreparedTransactions`` of any process, within
+        ``transaction_timeout_ms``; close this producer. Raises TransactionFailed if a record
+        was not delivered, TransactionLost, KafkaTimeout.
+        """
+        self._gate.check()
+        transaction = self._transactional()
+        transaction.check_open()
+        self._drain.flush(self._api_deadline(timeout))
+        self._unseen.clear()  # the transaction tells of them
+        return transaction.prepared()
 
     def send_offsets_to_transaction(
         self,

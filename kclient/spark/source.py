@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
+from kclient.errors import ConfigError
 from kclient.spark.boundary import told_plainly
 from kclient.spark.columns import check_read_schema, read_schema
-from kclient.spark.options import read_options
+from kclient.spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
+from kclient.spark.options import read_options, write_options
 from kclient.spark.reader import KafkaReader
 from kclient.spark.stream import KafkaStreamReader
+from kclient.spark.writer import KafkaStreamWriter, KafkaWriter
 
 
 class KafkaSource(DataSource):
@@ -40,3 +43,19 @@ class KafkaSource(DataSource):
         """A stream. Raises ConfigError for wrong options or columns."""
         check_read_schema(schema)
         return KafkaStreamReader(read_options(self.options, is_streaming=True), schema)
+
+    @told_plainly
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A batch write. Raises ConfigError for wrong options, columns or modes."""
+        if overwrite:
+            raise ConfigError("Kafka's topics are only appended to: use mode('append')")
+        options = write_options(self.options)
+        kind = ExactlyOnceWriter if options.is_exactly_once else KafkaWriter
+        return kind(options, schema)
+
+    @told_plainly
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """A stream to Kafka. Raises ConfigError for wrong options or columns."""
+        options = write_options(self.options)
+        kind = ExactlyOnceStreamWriter if options.is_exactly_once else KafkaStreamWriter
+        return kind(options, schema)
