@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
 from kclient.errors import ConfigError
@@ -11,7 +16,7 @@ from kclient.spark.columns import check_read_schema, read_schema
 from kclient.spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
 from kclient.spark.options import read_options, write_options
 from kclient.spark.reader import KafkaReader
-from kclient.spark.stream import KafkaStreamReader
+from kclient.spark.stream import KafkaStreamReader, RefusedStream
 from kclient.spark.writer import KafkaStreamWriter, KafkaWriter
 
 
@@ -38,11 +43,13 @@ class KafkaSource(DataSource):
         check_read_schema(schema)
         return KafkaReader(read_options(self.options, is_streaming=False), schema)
 
-    @told_plainly
-    def streamReader(self, schema: StructType) -> KafkaStreamReader:
-        """A stream. Raises ConfigError for wrong options or columns."""
-        check_read_schema(schema)
-        return KafkaStreamReader(read_options(self.options, is_streaming=True), schema)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream; wrong options or columns are told by its first call."""
+        try:
+            check_read_schema(schema)
+            return KafkaStreamReader(read_options(self.options, is_streaming=True), schema)
+        except ConfigError as error:
+            return RefusedStream(error)
 
     @told_plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kclient.errors import ConfigError
 from kclient.spark.boundary import told_plainly
 from kclient.spark.offsets import OffsetRange, Offsets, StoredOffsets, limit_rows, load, plan, store
 from kclient.spark.options import ReadOptions
@@ -149,3 +150,37 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._topics is None:
             self._topics = SourceTopics(self._options)
         return self._topics
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands in for a stream that cannot be, and says why when it is first used.
+
+    Spark 4.2 hides whatever is raised while it makes a reader behind an error of its own.
+    """
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    @told_plainly
+    def initialOffset(self) -> StoredOffsets:
+        """Raise the reason."""
+        raise self._error
+
+    @told_plainly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Raise the reason."""
+        raise self._error
+
+    @told_plainly
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raise the reason."""
+        raise self._error
+
+    @told_plainly
+    def latestOffset(self, start: StoredOffsets, limit: ReadLimit) -> StoredOffsets:
+        """Raise the reason."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Raise the reason."""
+        raise self._error
