@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
 SOURCES := kclient tests tools examples bench setup.py
 
-.PHONY: test test-brokers test-container check demo bench fuzz messages tools jars kerberos clean
+.PHONY: test test-brokers test-container check demo bench bench-quick fuzz messages tools jars kerberos clean
 
 test: jars kerberos
 	$(BIN)/python -m pytest
@@ -26,10 +26,20 @@ check: $(VENV)/.stamp
 	$(BIN)/lint-imports
 
 demo: jars
-	$(BIN)/python examples/api_table.py
+	$(BIN)/python examples/demo.py
 
-bench: $(VENV)/.stamp
+# Beside the peers, with ratios; takes a quarter of an hour, the quick one under 3 minutes.
+bench: jars
 	$(BIN)/python -m bench.messages
+	$(BIN)/python -m bench.metadata
+	$(BIN)/python -m bench.records
+	$(BIN)/python -m bench.instructions
+	$(BIN)/python -m bench.admin
+	$(BIN)/python -m bench.throughput
+	$(BIN)/python -m bench.throughput --size 1024
+
+bench-quick: jars
+	$(BIN)/python -m bench.throughput --quick
 
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.stamp
@@ -49,7 +59,7 @@ tools:
 	@command -v java >/dev/null && command -v mvn >/dev/null || \
 	  { echo "kclient's tests need Java 17 and Maven: on Debian, apt-get install openjdk-17-jdk-headless maven" >&2; exit 1; }
 
-$(VENV)/.stamp: pyproject.toml setup.py
+$(VENV)/.stamp: pyproject.toml setup.py $(wildcard kclient/records/_compiled*.p[yx]*)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@

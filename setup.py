@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -20,11 +21,16 @@ def ext_modules() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    modules = [
-        Extension(".".join(path.with_suffix("").parts), [str(path)], optional=True)
-        for path in sources
-    ]
-    return list(cythonize(modules))
+    flags = [] if os.name == "nt" else ["-O3", "-g0"]
+    modules = cythonize(
+        [
+            Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=flags)
+            for path in sources
+        ]
+    )
+    for module in modules:
+        module.optional = True  # cythonize makes new extensions, and forgets this
+    return list(modules)
 
 
 setup(ext_modules=ext_modules())

@@ -1,10 +1,10 @@
-"""Two ways of doing one thing, timed turn by turn, so that a noisy machine hits both alike."""
+"""Several ways of doing one thing, timed turn by turn, so that a noisy machine hits all alike."""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 Work = Callable[[], Any]
@@ -24,17 +24,22 @@ class Ratio(NamedTuple):
 
 def compare(ours: Work, theirs: Work, *, rounds: int, seconds: float = 0.05) -> Ratio:
     """Time both in ``rounds`` turns of about ``seconds`` each."""
-    counts = [_calls_in(work, seconds) for work in (ours, theirs)]
-    best = [float("inf"), float("inf")]
+    return Ratio(*race([ours, theirs], rounds=rounds, seconds=seconds))
+
+
+def race(works: Sequence[Work], *, rounds: int, seconds: float = 0.05) -> list[float]:
+    """CPU seconds for one call of each, the best of ``rounds`` turns of about ``seconds``."""
+    counts = [_calls_in(work, seconds) for work in works]
+    best = [float("inf")] * len(works)
     gc.collect()
     gc.disable()
     try:
         for _ in range(rounds):
-            for side, work in enumerate((ours, theirs)):
+            for side, work in enumerate(works):
                 best[side] = min(best[side], _timed(work, counts[side]))
     finally:
         gc.enable()
-    return Ratio(*best)
+    return best
 
 
 def _timed(work: Work, count: int) -> float:

@@ -1,9 +1,9 @@
 """Copy a topic of Kafka 0.7 into today's Kafka, partition by partition, oldest message first.
 
-    python examples/copy_kafka07_topic.py old-broker:9092 orders --partitions 4 --dry-run
+    python examples/copy_kafka07_topic.py old-broker:9092 orders --partitions 4 --to new:9092
 
-The reading end works. The writing end, ``write``, arrives with kclient's producer; until then
-only ``--dry-run`` runs, which reads everything, checks every checksum and counts.
+Payloads are written without keys (0.7 had none), each batch acknowledged before the next is
+read. ``--dry-run`` reads everything, checks every checksum and counts, and writes nothing.
 
 A 0.7 broker cannot say how many partitions a topic has (ZooKeeper knew): count its folders
 named ``topic-0``, ``topic-1`` and so on, and run this once for each broker. ``--from-offset``
@@ -14,18 +14,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 
-from kclient.errors import ConfigError, KafkaError
+from kclient import Producer
+from kclient.errors import KafkaError
 from kclient.kafka07 import Client, Message
 
 BATCH = 1000
-
-
-def write(topic: str, payloads: Iterable[bytes]) -> None:
-    """Append payloads to a topic of today's Kafka: the one function the producer will fill in."""
-    raise ConfigError("writing needs kclient's producer, which is still to come: add --dry-run")
 
 
 def batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
@@ -34,15 +31,18 @@ def batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
         yield batch
 
 
-def copy_partition(client: Client, options: argparse.Namespace, partition: int) -> int:
+def copy_partition(
+    client: Client, producer: Producer | None, options: argparse.Namespace, partition: int
+) -> int:
     """Copy one partition to its end, telling progress after each batch; return the count."""
     count = size = 0
     messages = client.consume(
         options.topic, partition, options.from_offset, max_size=options.max_size
     )
     for batch in batches(messages):
-        if not options.dry_run:
-            write(options.to_topic or options.topic, [message.payload for message in batch])
+        if producer is not None:
+            payloads = [message.payload for message in batch]
+            producer.send_many(options.to_topic or options.topic, payloads)
         count += len(batch)
         size += sum(len(message.payload) for message in batch)
         # A compressed message may straddle two batches: only its start is safe to resume from.
@@ -69,8 +69,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options.port = int(port)
     if options.from_offset is not None and options.partitions != 1:
         parser.error("--from-offset is for one partition")
-    if not options.dry_run:
-        parser.error("writing needs kclient's producer, which is still to come: add --dry-run")
+    if not options.to and not options.dry_run:
+        parser.error("say where to write with --to host:9092, or add --dry-run")
     return options
 
 
@@ -78,13 +78,21 @@ def main(arguments: list[str] | None = None) -> int:
     """Copy and count; the exit code is 1 if something failed."""
     options = parse(arguments)
     try:
-        with Client(options.host, options.port, timeout=options.timeout) as client:
-            partitions = range(options.partitions)
-            total = sum(copy_partition(client, options, partition) for partition in partitions)
+        with ExitStack() as stack:
+            client = stack.enter_context(
+                Client(options.host, options.port, timeout=options.timeout)
+            )
+            producer = None if options.dry_run else stack.enter_context(Producer(options.to))
+            total = sum(
+                copy_partition(client, producer, options, partition)
+                for partition in range(options.partitions)
+            )
     except KafkaError as error:
         print(f"stopped: {error}", file=sys.stderr)
         return 1
-    print(f"{total} messages read, none written (dry run)")
+    print(
+        f"{total} messages read, {'none written (dry run)' if options.dry_run else 'all written'}"
+    )
     return 0
 
 

@@ -39,3 +39,10 @@ class Deadline:
     def within(self, seconds: float) -> Deadline:
         """The earlier of this one and ``seconds`` from now: for a stage with its own limit."""
         return Deadline(min(seconds, self.remaining()))
+
+    def share(self, others: int) -> Deadline:
+        """Half of the time left if there are ``others`` to turn to, else all of it.
+
+        So the first that does not answer cannot use up the time of those after it.
+        """
+        return Deadline(self.remaining() / 2) if others else self

@@ -42,6 +42,13 @@ class Record(NamedTuple):
     leader_epoch: int = -1
 
 
+class Batch(NamedTuple):
+    """Records of one partition, in order."""
+
+    tp: TopicPartition
+    records: list[Record]
+
+
 class ProducerRecord(NamedTuple):
     """A record to write. ``timestamp_ms`` None means "now, when it is sent"."""
 

@@ -22,13 +22,15 @@ import atheris
 
 with atheris.instrument_imports(include=["kclient"]):
     from kclient import compression, records
-    from kclient.errors import ProtocolError
+    from kclient.errors import ConfigError, ProtocolError
     from kclient.kafka07 import Fetch, FetchSizeTooSmall, Kafka07Error, codec
     from kclient.protocol import REQUESTS, RESPONSES, Message, compiler
     from kclient.protocol.messages.consumer_protocol import (
         ConsumerProtocolAssignment,
         ConsumerProtocolSubscription,
     )
+    from kclient.records import interface
+    from kclient.records.batch import decompressed
     from kclient.types import ProducerRecord
 
 CAP = 1 << 20
@@ -55,6 +57,7 @@ def record_decoders() -> Iterator[Callable[[bytes], object]]:
     yield lambda data: records.decode(data, max_output=CAP)
     for magic in (0, 1, 2):
         yield partial(_decode_as, magic)
+    yield _decode_on_both_twins
     for number in compression.Codec:
         yield partial(compression.decompress, codec=number, max_output=CAP)
 
@@ -74,6 +77,34 @@ def _decode_as(magic: int, data: bytes) -> object:
     return records.decode(named, max_output=CAP, check_crc=False)
 
 
+def _decode_on_both_twins(data: bytes) -> None:
+    """Read batches v2 by every implementation; the pure one shows the fuzzer its branches."""
+    named = data[:16] + b"\x02" + data[17:]
+    for batch in records.batches(named, check_crc=False):
+        section = decompressed(batch, batch.section, CAP)
+        found = [_outcome(twin.read_records, section, batch) for twin in TWINS]
+        assert all(one == found[0] for one in found), (batch, found)
+        rows = _outcome(lambda b, s: TWINS[-1].read_arrow([(b, s)]).num_rows, batch, section)
+        assert rows == (len(found[0]) if isinstance(found[0], list) else found[0]), (batch, rows)
+
+
+def _outcome(work: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return work(*args)
+    except ProtocolError as error:
+        return type(error)
+
+
+def _twins() -> list[interface.Implementation]:
+    """The pure implementation, and the compiled one if it is built."""
+    try:
+        return [interface.select("python"), interface.select("c")]
+    except ConfigError as error:
+        print(f"fuzzing the pure implementation only: {error}")
+        return [interface.select("python")]
+
+
+TWINS = _twins()
 AREAS = [list(message_decoders()), list(record_decoders()), list(kafka07_decoders())]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kclient.cluster.call import Call
 from kclient.cluster.metadata import Metadata
-from kclient.cluster.router import Call, Router
+from kclient.cluster.router import Router
 from kclient.cluster.target import ANY, CONTROLLER, Coordinator, Leader, Node, Target
 from kclient.cluster.view import ClusterView, TopicView
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from kclient.cluster.metadata import Metadata
+from kclient.cluster.call import Call
+from kclient.cluster.metadata import LANE, TOPIC_GRACE, UNKNOWN_TOPIC, Metadata
 from kclient.cluster.retry import Backoff, retry
 from kclient.cluster.target import (
     Anywhere,
@@ -21,7 +22,15 @@ from kclient.cluster.target import (
 )
 from kclient.config import ClientOptions
 from kclient.deadline import Deadline
-from kclient.errors import KafkaError, TransportError, UnsupportedVersion, broker_error
+from kclient.errors import (
+    BrokerError,
+    KafkaError,
+    KafkaTimeout,
+    TopicNotFound,
+    TransportError,
+    UnsupportedVersion,
+    broker_error,
+)
 from kclient.net.connection import Connection
 from kclient.net.endpoint import Endpoint
 from kclient.net.pool import Pool
@@ -36,26 +45,14 @@ from kclient.types import TopicPartition
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 _LEADER_NOT_AVAILABLE = 5
+_MOVED = (15, 16, 41)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROLLER
 
 
-@dataclass(frozen=True)
-class Call(Generic[T]):
-    """A request by its API, how to build it in a version, and how to read its answer.
+class AbsentBroker(TransportError):
+    """No broker of that node id is part of the cluster, at least for now."""
 
-    ``read`` returns the result, or raises what the answer's error code says; a retriable
-    error has the whole call tried again. No version above ``at_most`` is used.
-    """
 
-    api: type[Message]
-    build: Callable[[int], Message]
-    read: Callable[[Message], T]
-    at_most: int | None = None
-
-    def version(self, connection: Connection) -> int:
-        """The version to speak with a broker. Raises UnsupportedVersion."""
-        if self.at_most is None:
-            return connection.version_of(self.api)
-        return connection.versions.choose(self.api, at_most=self.at_most)
+_ABSENT = (TopicNotFound, AbsentBroker)
 
 
 class Router:
@@ -95,23 +92,31 @@ class Router:
         results: dict[Endpoint, T | KafkaError] = {}
         with contextlib.ExitStack() as stack:
             asked: dict[Endpoint, Connection] = {}
-            for endpoint in sorted(calls):  # always in this order, so that threads cannot lock up
+            nodes: set[int] = set()
+            # Always in this order, so that threads cannot lock each other up.
+            for count, endpoint in enumerate(sorted(calls, key=lambda each: each[:3]), 1):
                 try:
-                    connection = stack.enter_context(self._pool.lease(endpoint, lane, deadline))
+                    if endpoint.node in nodes:
+                        raise TransportError(f"broker {endpoint.node} moves; ask again")
+                    nodes.add(endpoint.node)
+                    limit = deadline.share(len(calls) - count)
+                    connection = stack.enter_context(self._pool.lease(endpoint, lane, limit))
                     call = calls[endpoint]
-                    version = call.version(connection)
-                    connection.send(call.build(version), deadline, version=version)
+                    version = _version(call, connection)
+                    connection.send(call.build(version), limit, version=version)
                     asked[endpoint] = connection
                 except KafkaError as error:
                     results[endpoint] = error
             for endpoint, connection in asked.items():
                 try:
-                    limit = deadline.within(self._request_seconds)
-                    answer = connection.decode(connection.receive(limit))
+                    answer = self._receive(connection, deadline)
                     results[endpoint] = calls[endpoint].read(answer)
                 except KafkaError as error:
                     results[endpoint] = error
         return results
+
+    def _receive(self, connection: Connection, deadline: Deadline) -> Message:
+        return connection.decode(connection.receive(deadline.within(self._request_seconds)))
 
     def gather(
         self,
@@ -121,25 +126,36 @@ class Router:
         deadline: Deadline,
         *,
         lane: str = "admin",
+        grace: float = TOPIC_GRACE,
+        attempts: int | None = None,
     ) -> dict[K, T | KafkaError]:
         """Ask about many items, those of one broker in one request; failed ones again.
 
         ``call`` makes the request for some items, and its answer tells of each. Errors that
-        are final, or last when the time is over, are among the results.
+        are final, or last when the time is over or after so many ``attempts``, are among the
+        results. A topic that is not found may still turn up for ``grace`` seconds.
         """
         results: dict[K, T | KafkaError] = {}
         pending, failures = list(items), 0
+        patience = time.monotonic() + grace
         while pending:
             if failures:
                 wait = self._backoff.seconds(failures)
-                if wait >= deadline.left():
+                if wait >= deadline.left() or failures == attempts:
                     break
-                threading.Event().wait(wait)
+                time.sleep(wait)
             failures += 1
-            results.update(self._gather_once(pending, target, call, deadline, lane))
+            for item, told in self._gather_once(pending, target, call, deadline, lane).items():
+                # That the time ran out says less than why it was needed.
+                if item not in results or deadline.left() or not isinstance(told, KafkaTimeout):
+                    results[item] = told
             pending = [item for item in pending if _is_retriable(results[item])]
             for item in pending:
-                self.forget(target(item), results[item])
+                error = results[item]
+                self.forget(target(item), error)
+                if isinstance(error, _ABSENT) and time.monotonic() > patience:
+                    error.retriable = False
+            pending = [item for item in pending if _is_retriable(results[item])]
         return results
 
     def _gather_once(
@@ -153,15 +169,15 @@ class Router:
         results: dict[K, T | KafkaError] = {}
         groups: dict[Endpoint, list[K]] = {}
         try:
-            lost = self._locate_coordinators([target(item) for item in items], deadline)
-            for item in items:
-                where = target(item)
-                if where in lost:
-                    results[item] = lost[where]
-                else:
-                    groups.setdefault(self.locate(where, deadline), []).append(item)
+            places = self._locate_all({target(item) for item in items}, deadline)
         except KafkaError as error:
             return dict.fromkeys(items, error)
+        for item in items:
+            place = places[target(item)]
+            if isinstance(place, KafkaError):
+                results[item] = place
+            else:
+                groups.setdefault(place, []).append(item)
         calls = {endpoint: call(group) for endpoint, group in groups.items()}
         for endpoint, answer in self.ask_each(calls, deadline, lane=lane).items():
             if isinstance(answer, KafkaError):
@@ -170,6 +186,26 @@ class Router:
                 missing = TransportError(f"{endpoint} left this item out of its answer")
                 results.update({item: answer.get(item, missing) for item in groups[endpoint]})
         return results
+
+    def _locate_all(
+        self, targets: Collection[Target], deadline: Deadline
+    ) -> dict[Target, Endpoint | KafkaError]:
+        """Where each target is, or why not; what is unknown is asked for together."""
+        places: dict[Target, Endpoint | KafkaError] = {}
+        lost = self._locate_coordinators(targets, deadline)
+        self._learn_topics([each.tp for each in targets if isinstance(each, Leader)], deadline)
+        for each in targets:
+            try:
+                if each in lost:
+                    raise lost[each]
+                places[each] = (
+                    self._known_leader(each.tp)
+                    if isinstance(each, Leader)
+                    else self.locate(each, deadline)
+                )
+            except KafkaError as error:
+                places[each] = error
+        return places
 
     # --- finding brokers ---
 
@@ -186,7 +222,7 @@ class Router:
         if isinstance(target, Node):
             if target.node not in brokers:
                 self._metadata.mark_stale()
-                raise TransportError(
+                raise AbsentBroker(
                     f"broker {target.node} is not part of the cluster now; known are "
                     f"{sorted(brokers)}",
                     node=target.node,
@@ -198,30 +234,53 @@ class Router:
         return self._metadata.candidates()[0]
 
     def _ask_any(self, call: Call[T], deadline: Deadline, lane: str) -> T:
-        last: KafkaError | None = None
-        for endpoint in self._metadata.candidates():
+        candidates = self._metadata.candidates()
+        for count, endpoint in enumerate(candidates, 1):
             try:
-                return self._ask_one(endpoint, call, deadline, lane)
-            except TransportError as error:
-                last = error
-        raise last or TransportError("no broker is known")
+                limit = deadline.share(len(candidates) - count)
+                return self._ask_one(endpoint, call, limit, lane)
+            except (TransportError, KafkaTimeout):
+                if count == len(candidates) or deadline.is_over:
+                    raise
+        raise TransportError("no broker is known")
 
     def _ask_one(self, endpoint: Endpoint, call: Call[T], deadline: Deadline, lane: str) -> T:
         with self._pool.lease(endpoint, lane, deadline) as connection:
-            version = call.version(connection)
+            version = _version(call, connection)
             limit = deadline.within(self._request_seconds)
             answer = connection.ask(call.build(version), version, limit)
         return call.read(answer)
 
     def _leader(self, tp: TopicPartition, deadline: Deadline) -> Endpoint:
-        topic = self._metadata.topic(tp.topic, deadline)
+        self._metadata.topic(tp.topic, deadline)
+        return self._known_leader(tp)
+
+    def _learn_topics(self, tps: Sequence[TopicPartition], deadline: Deadline) -> None:
+        """Have the metadata know these topics, all by one request."""
+        view = self._metadata.view
+        unknown = {tp.topic for tp in tps if view.leader(tp) is None}
+        if unknown or (tps and self._metadata.is_old):
+            self._metadata.refresh(deadline, unknown)
+
+    def _known_leader(self, tp: TopicPartition) -> Endpoint:
         leader = self._metadata.leader(tp.topic, tp.partition)
         if leader is not None:
             return leader
         self._metadata.mark_stale()
+        topic = self._metadata.view.topics.get(tp.topic)
+        code = UNKNOWN_TOPIC if topic is None else topic.error_code
+        if topic is None or code:
+            raise broker_error(
+                code,
+                f"topic {tp.topic!r} cannot be used; check its name, that it exists "
+                "(Admin.create_topic), and this user's rights",
+                topic=tp.topic,
+            )
         if tp.partition not in topic.partitions:
             known = f"it has {len(topic.partitions)}, from 0"
-            raise broker_error(3, f"topic {tp.topic!r} has no partition {tp.partition}: {known}")
+            raise broker_error(
+                UNKNOWN_TOPIC, f"topic {tp.topic!r} has no partition {tp.partition}: {known}"
+            )
         raise broker_error(
             _LEADER_NOT_AVAILABLE, f"{tp.topic}[{tp.partition}] has no leader at the moment"
         )
@@ -231,7 +290,10 @@ class Router:
             lost = self._locate_coordinators([target], deadline)
             if target in lost:
                 raise lost[target]
-        return self._coordinators[target]
+        found = self._coordinators.get(target)
+        if found is None:
+            raise TransportError(f"{target} moves: another thread has just lost it")
+        return found
 
     def _locate_coordinators(
         self, targets: Iterable[Target], deadline: Deadline
@@ -244,7 +306,7 @@ class Router:
         lost: dict[Target, KafkaError] = {}
         for kind, keys in unknown.items():
             while keys:
-                found = self._ask_any(_find_coordinators(kind, keys), deadline, "metadata")
+                found = self._ask_any(_find_coordinators(kind, keys), deadline, LANE)
                 for key, where in found.items():
                     if isinstance(where, KafkaError):
                         lost[Coordinator(kind, key)] = where
@@ -256,11 +318,20 @@ class Router:
 
     def forget(self, target: Target, error: object) -> None:
         """Drop what the error says is no longer true of ``target``."""
+        if isinstance(error, BrokerError) and not (error.stale_metadata or error.code in _MOVED):
+            return  # the right broker was asked: it cannot do it yet
         if isinstance(target, Coordinator):
             with self._lock:
                 self._coordinators.pop(target, None)
         elif not isinstance(target, Anywhere):
             self._metadata.mark_stale()
+
+
+def _version(call: Call[T], connection: Connection) -> int:
+    """The version to speak with a broker. Raises UnsupportedVersion."""
+    if call.at_most is None:
+        return connection.version_of(call.api)
+    return connection.versions.choose(call.api, at_most=call.at_most)
 
 
 def _is_retriable(result: object) -> bool:
@@ -281,6 +352,10 @@ def _find_coordinators(
 
     def read(answer: Message) -> dict[str, Endpoint | KafkaError]:
         assert isinstance(answer, FindCoordinatorResponse)
+        if answer.coordinators:
+            rows = {row.key: _coordinator(row, kind) for row in answer.coordinators}
+            left_out = TransportError("the broker left this coordinator out of its answer")
+            return {key: rows.get(key, left_out) for key in keys}
         single = Row(
             key=keys[0],
             error_code=answer.error_code,
@@ -289,15 +364,16 @@ def _find_coordinators(
             host=answer.host,
             port=answer.port,
         )
-        return {row.key: _coordinator(row, kind) for row in answer.coordinators or [single]}
+        return {single.key: _coordinator(single, kind)}
 
     return Call(FindCoordinatorRequest, build, read)
 
 
 def _coordinator(row: Row, kind: CoordinatorKind) -> Endpoint | KafkaError:
-    if not row.error_code:
-        return Endpoint(row.node_id, row.host, row.port)
     what = f"the coordinator of {kind.name.lower()} {row.key!r} was not found"
+    if not row.error_code:
+        found = Endpoint(row.node_id, row.host, row.port)
+        return found if row.host else TransportError(what)
     if row.error_message:
         what += f" ({row.error_message})"
     return broker_error(row.error_code, what)

@@ -21,6 +21,8 @@ from kclient.protocol.messages.metadata import (
 from kclient.protocol.wire import ZERO_UUID
 from kclient.types import TopicPartition
 
+_UNKNOWN_TOPIC = 3
+
 
 class TopicView(NamedTuple):
     """A topic. ``partitions`` are by number; ``error_code`` is 0, or why there are none."""
@@ -93,31 +95,44 @@ class ClusterView:
     ) -> ClusterView:
         """The view after leader hints, with the addresses that came along."""
         brokers = {**self.brokers, **{each.node: each for each in endpoints}}
-        topics = dict(self.topics)
+        moved: dict[str, dict[int, MetadataResponsePartition]] = {}
         for tp, leader, epoch in hints:
-            topic, partition = topics.get(tp.topic), self.partition(tp)
-            if topic is None or partition is None or epoch <= partition.leader_epoch:
-                continue
-            moved = MetadataResponsePartition(
-                partition_index=tp.partition,
-                leader_id=leader,
-                leader_epoch=epoch,
-                replica_nodes=partition.replica_nodes,
-                isr_nodes=partition.isr_nodes,
-            )
-            topics[tp.topic] = topic._replace(partitions={**topic.partitions, tp.partition: moved})
+            known = moved.get(tp.topic, {}).get(tp.partition) or self.partition(tp)
+            if known is not None and epoch > known.leader_epoch:
+                moved.setdefault(tp.topic, {})[tp.partition] = _led_by(known, leader, epoch)
+        topics = dict(self.topics)
+        for name, partitions in moved.items():
+            topic = topics[name]
+            topics[name] = topic._replace(partitions={**topic.partitions, **partitions})
         return replace(self, brokers=brokers, topics=topics)
 
     def without(self, topic: str) -> ClusterView:
         """The view without a topic."""
         topics = {name: view for name, view in self.topics.items() if name != topic}
-        return replace(self, topics=topics)
+        names = {each: name for each, name in self.names.items() if name != topic}
+        return replace(self, topics=topics, names=names)
+
+
+def _led_by(
+    partition: MetadataResponsePartition, leader: int, epoch: int
+) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        partition_index=partition.partition_index,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
+        offline_replicas=partition.offline_replicas,
+    )
 
 
 def _newer(known: TopicView | None, told: MetadataResponseTopic) -> TopicView:
     name = told.name or ""
     partitions = {each.partition_index: each for each in told.partitions}
     if known is not None and _is_same(known, told):
+        if told.error_code == _UNKNOWN_TOPIC and known.topic_id == ZERO_UUID:
+            # Deleted, perhaps: without ids, nothing else tells the next one of this name apart.
+            return known._replace(partitions={}, error_code=told.error_code)
         if told.error_code:  # not now, but it was there: leaders stay until others are told
             return known._replace(error_code=told.error_code)
         for number, old in known.partitions.items():

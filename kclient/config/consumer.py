@@ -12,9 +12,30 @@ Deserializer = Callable[[bytes], Any]
 MIB = 1 << 20
 
 
-def read_list(text: str) -> tuple[str, ...]:
-    """Read names with commas between them."""
-    return tuple(item.strip() for item in text.split(",") if item.strip())
+_ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+_RESETS = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+    "error": "none",
+}
+
+
+def read_assignors(text: str) -> tuple[str, ...]:
+    """Read names with commas between them; Java's are those of classes."""
+    names = (item.strip().rpartition(".")[2] for item in text.split(","))
+    return tuple(_ASSIGNORS.get(name, name) for name in names if name)
+
+
+def read_reset(text: str) -> str:
+    """Read a policy, also in librdkafka's words."""
+    return _RESETS.get(text, text)
 
 
 class ConsumerKeywords(ClientKeywords, total=False):
@@ -25,9 +46,9 @@ class ConsumerKeywords(ClientKeywords, total=False):
     group_protocol: Annotated[str, Option("classic", choices=("classic", "consumer"))]
     group_remote_assignor: Annotated[str | None, Option(None)]
     partition_assignment_strategy: Annotated[
-        Sequence[str], Option(("range", "cooperative-sticky"), read=read_list)
+        Sequence[str], Option(("range", "cooperative-sticky"), read=read_assignors)
     ]
-    auto_offset_reset: Annotated[str, Option("latest")]
+    auto_offset_reset: Annotated[str, Option("latest", read=read_reset)]
     enable_auto_commit: Annotated[bool, Option(True)]
     auto_commit_interval_ms: Annotated[int, Option(5_000, at_least=0)]
     session_timeout_ms: Annotated[int, Option(45_000, at_least=1)]

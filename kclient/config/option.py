@@ -110,7 +110,8 @@ def _check(entry: Declared, value: Any) -> None:
         raise ConfigError(f"{name} must be {_spelled(hint)}, not {shown}", option=name)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         low, high = option.at_least, option.at_most
-        if (low is not None and value < low) or (high is not None and value > high):
+        # Written so that a NaN is refused, too.
+        if not ((low is None or value >= low) and (high is None or value <= high)):
             bounds = f"at least {low:g}" if high is None else f"from {low or 0:g} to {high:g}"
             raise ConfigError(f"{name} must be {bounds}, not {shown}", option=name)
     if option.choices and isinstance(value, str) and value not in option.choices:
@@ -136,6 +137,11 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Sequence:
         (item,) = get_args(hint)
         return isinstance(value, (list, tuple)) and all(_fits(each, item) for each in value)
+    if origin is Mapping:
+        of_key, of_value = get_args(hint)
+        return isinstance(value, Mapping) and all(
+            _fits(key, of_key) and _fits(each, of_value) for key, each in value.items()
+        )
     return isinstance(value, origin or hint)
 
 
@@ -149,4 +155,7 @@ def _spelled(hint: Any) -> str:
         return "a callable"
     if get_origin(hint) is Sequence:
         return "a list"
+    if get_origin(hint) is Mapping:
+        key, value = map(_spelled, get_args(hint))
+        return f"a mapping from {key} to {value}"
     return names.get(hint) or str(getattr(hint, "__name__", hint))

@@ -22,7 +22,14 @@ class ProducerKeywords(ClientKeywords, total=False):
 
     acks: Annotated[
         int | str,
-        Option("all", choices=("all",), at_least=-1, at_most=1, read=read_acks),
+        Option(
+            "all",
+            choices=("all",),
+            at_least=-1,
+            at_most=1,
+            read=read_acks,
+            kafka=("request.required.acks",),
+        ),
     ]
     enable_idempotence: Annotated[bool, Option(True)]
     linger_ms: Annotated[float, Option(5, at_least=0, kafka=("queue.buffering.max.ms",))]

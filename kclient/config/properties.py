@@ -5,24 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
+from kclient.config.foreign import is_without_meaning, refusal
 from kclient.config.option import Declared, declared, unknown
 from kclient.errors import ConfigError
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-# Java classes have no meaning here: our serializers are callables, our metrics a method.
-_MEANINGLESS = re.compile(
-    r"(key|value)\.(de)?serializer|.*\.class(es)?|interceptor\..*|metric.*|auto\.include\.jmx.*"
-    r"|ssl\.(protocol|provider|enabled\.protocols|engine\.factory\.class|.*manager\.algorithm)"
-    r"|client\.dns\.lookup|sasl\.login\..*|security\.providers|enable\.metrics\.push"
-    r"|sasl\.kerberos\.(kinit|ticket|min)\..*|sasl\.oauthbearer\.method"
-)
 _SPECIAL = (
     "sasl.jaas.config",
     "ssl.truststore.location",
@@ -31,6 +24,10 @@ _SPECIAL = (
     "ssl.truststore.type",
     "ssl.keystore.type",
 )
+_SPACE = " \t\f"
+_PAIR = re.compile(r"((?:\\.|[^=: \t\f\\])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _JAAS_PAIR = re.compile(r"(\w+)\s*=\s*(\"(?:[^\"\\]|\\.)*\"|[^\s;]+)")
 
 
@@ -46,15 +43,16 @@ def from_properties(
     by_name = {name: entry for entry in declared(options).values() for name in entry.dotted}
     values: dict[str, Any] = {}
     for name, value in given.items():
+        entry = by_name.get(name)
+        is_java_class = isinstance(value, str) and entry is not None and not _takes_text(entry)
         if name in _SPECIAL:
             values.update(_special(name, str(value)))
-        elif name in by_name:
-            entry = by_name[name]
+        elif entry is not None and not (is_java_class and is_without_meaning(name)):
             values[entry.name] = _read(entry, name, value) if isinstance(value, str) else value
-        elif _MEANINGLESS.fullmatch(name):
+        elif is_without_meaning(name):
             _log.info("%s has no meaning for kclient and is ignored", name)
         else:
-            raise unknown(name, by_name, "property")
+            raise refusal(name) or unknown(name, by_name, "property")
     return values
 
 
@@ -64,17 +62,54 @@ def read_file(path: str | PathLike[str]) -> dict[str, str]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"the properties file {path} cannot be read: {error}") from error
-    pairs = {}
-    for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
-        line = line.strip()
-        if line and line[0] not in "#!":
-            name, value = re.match(r"((?:\\.|[^=:\s\\])*)\s*[=:]?\s*(.*)", line).groups()  # type: ignore[union-attr]
-            pairs[name] = re.sub(r"\\(.)", r"\1", value)
-    return pairs
+    return dict(_pair(line) for line in _logical_lines(text))
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines as Java sees them: without comments, and joined where a backslash ends one."""
+    begun = ""
+    for line in re.split(r"\r\n|\r|\n", text):
+        line = line.lstrip(_SPACE)
+        if not begun and line.startswith(("#", "!")):
+            continue
+        begun += line
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            begun = begun[:-1]
+            continue
+        if begun:
+            yield begun
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _pair(line: str) -> tuple[str, str]:
+    match = _PAIR.fullmatch(line)
+    assert match is not None  # each of its parts may be empty
+    return _unescaped(match[1]), _unescaped(match[2])
+
+
+def _unescaped(text: str) -> str:
+    plain = _ESCAPE.sub(lambda match: _escape(match[1]), text)
+    # Java's characters are halves of those beyond 16 bits.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _escape(text: str) -> str:
+    if text[0] == "u":
+        if len(text) == 1:
+            raise ConfigError("the properties file holds a \\u without its four hex digits")
+        return chr(int(text[1:], 16))
+    return _ESCAPES.get(text, text)
 
 
 def _read(entry: Declared, name: str, text: str) -> Any:
     try:
+        if not entry.option.secret:
+            text = text.strip()
+        for choice in entry.option.choices:  # librdkafka takes them in any case
+            if text.lower() == choice.lower():
+                return choice
         if entry.option.read is not None:
             return entry.option.read(text)
         return _as_type(entry.hint, text)
@@ -83,8 +118,17 @@ def _read(entry: Declared, name: str, text: str) -> Any:
         raise ConfigError(f"{name}={shown} is not what {entry.name} takes") from None
 
 
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _takes_text(entry: Declared) -> bool:
+    kinds = _kinds(entry.hint)
+    return entry.option.read is not None or any(each in kinds for each in (str, bool, int, float))
+
+
 def _as_type(hint: Any, text: str) -> Any:
-    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = _kinds(hint)
     if str in kinds:
         return text
     if bool in kinds:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kclient.errors import ConfigError
 
 _PORT = 9092
-_ADDRESS = re.compile(r"(?:\w+://)?(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d+))?")
+_ADDRESS = re.compile(r"(?:\w+://)?(?:\[([0-9a-fA-F:.]+(?:%\w+)?)\]|([\w.-]+))(?::([0-9]+))?")
 
 
 def parse_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:

@@ -114,13 +114,16 @@ class Engine:
 
     def _send(self) -> float:
         """Do all that can be done without waiting; when there may be more to do."""
+        has_news = bool(self._orders)
         while self._orders:
             self._orders[0]()
             self._orders.popleft()
         self._errands.collect()
         now = time.monotonic()
         self._give_up_expired(now)
-        return min(self._send_ready(now), self._check_timeouts())
+        next_event = min(self._send_ready(now), self._check_timeouts())
+        # What the caller waits for may just have ended, and nothing else may come: do not wait.
+        return now if has_news or self.settlement.ended else next_event
 
     def _recover(self) -> None:
         """After an interrupt nobody knows what has left: begin anew with all that was out."""

@@ -7,13 +7,13 @@ from collections.abc import Hashable
 
 from kclient.cluster import Metadata
 from kclient.cluster.retry import Backoff
+from kclient.cluster.tasks import Tasks
 from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import FAR
 from kclient.delivery.identity import Identity
 from kclient.delivery.lines import LANE, Lines
 from kclient.delivery.settlement import Settlement
-from kclient.delivery.tasks import Tasks
 from kclient.errors import AuthenticationError, KafkaError, UnsupportedVersion
 from kclient.net.connection import Connection
 from kclient.net.endpoint import Endpoint

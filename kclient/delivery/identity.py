@@ -9,12 +9,12 @@ from typing import Protocol
 
 from kclient.cluster import ANY, Call, Router
 from kclient.cluster.retry import Backoff
+from kclient.cluster.tasks import Tasks
 from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Partition
 from kclient.delivery.batch import Batch
 from kclient.delivery.sequences import ProducerId, Sequences
-from kclient.delivery.tasks import Tasks
 from kclient.errors import ConfigError, KafkaError, UnsupportedVersion, broker_error
 from kclient.protocol import Message
 from kclient.protocol.messages.init_producer_id import (

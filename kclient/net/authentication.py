@@ -82,6 +82,7 @@ class _Login:
         self._versions = versions
         self._deadline = deadline
         self._lifetime_ms = 0
+        self._again = again
         times = " again" if again else ""
         who = f"{mechanism.identity} by {mechanism.name}"
         self._what = f"{connection.address}: logging in{times} as {who}"
@@ -132,6 +133,10 @@ class _Login:
                 f"the broker does not offer this mechanism on this port; it offers: {offered}. "
                 "Set sasl_mechanism to one of them",
                 offered=tuple(answer.mechanisms),
+            )
+        if answer.error_code == _ILLEGAL_STATE and self._again:
+            return AuthenticationError(
+                "the broker takes no login again now; it wants a second between two of them"
             )
         if answer.error_code == _ILLEGAL_STATE:
             return AuthenticationError(

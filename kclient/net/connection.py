@@ -234,7 +234,7 @@ class Connection:
                 f"{self.endpoint} throttles this client for {wait:.3g} s more, which is longer "
                 f"than the {deadline.seconds:g} s of this call; see the cluster's quotas"
             )
-        time.sleep(wait)
+        self._stream.pause(wait)
 
     # --- the end ---
 

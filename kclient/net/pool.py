@@ -37,6 +37,12 @@ class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: Connection | None = None
 
+    def empty(self) -> None:
+        """Close what is in it."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
 
 @dataclass
 class _Backoff:
@@ -62,13 +68,15 @@ class Pool:
         self._idle_seconds = options["connections_max_idle_ms"] / 1000
         self._request_seconds = options["request_timeout_ms"] / 1000
         self._pid = os.getpid()
-        self._closed = False
+        self._closing = threading.Event()
         self._lock = threading.Lock()  # guards the two below
         self._slots: dict[tuple[int, str], _Slot] = {}
         self._backoffs: dict[str, _Backoff] = {}
 
     def __repr__(self) -> str:
-        return f"<Pool {len(self._slots)} connections{', closed' if self._closed else ''}>"
+        return (
+            f"<Pool {len(self._slots)} connections{', closed' if self._closing.is_set() else ''}>"
+        )
 
     @contextlib.contextmanager
     def lease(self, endpoint: Endpoint, lane: str, deadline: Deadline) -> Iterator[Connection]:
@@ -94,19 +102,21 @@ class Pool:
                 f"{deadline.seconds:g} s of this call"
             )
         try:
+            self.check_usable()  # it may have been closed while we waited
             slot.connection = self._usable(slot.connection, endpoint, deadline)
             return slot.connection
         except BaseException:
-            slot.connection = None
+            slot.empty()
             slot.lock.release()
             raise
 
     def release(self, connection: Connection, lane: str) -> None:
         """Give a connection back; one with requests in flight is closed, for nobody waits."""
         slot = self._slot(connection.endpoint.node, lane)
-        if connection.in_flight or self._closed:
+        if connection.in_flight or self._closing.is_set():
             connection.close()
         if not connection.is_open:
+            self._opener.forget(connection.address)
             slot.connection = None
         slot.lock.release()
 
@@ -117,7 +127,7 @@ class Pool:
 
     def check_usable(self) -> None:
         """Raise ClientClosedError after ``close``, ForkedClientError in a forked child."""
-        if self._closed:
+        if self._closing.is_set():
             raise ClientClosedError("the client is closed")
         if os.getpid() != self._pid:
             raise ForkedClientError(
@@ -147,25 +157,34 @@ class Pool:
             if slot.lock.acquire(blocking=False):
                 if slot.connection is connection:
                     _log.debug("closing %r: idle", connection)
-                    connection.close()
-                    slot.connection = None
+                    slot.empty()
                 slot.lock.release()
 
     def close(self) -> None:
-        """Close every connection; the owners of those in use get an error."""
-        self._closed = True
+        """Close every connection; the owners of those in use get an error.
+
+        In a forked child it closes the child's copies and leaves the parent's alone.
+        """
+        self._closing.set()
+        if os.getpid() != self._pid:
+            # The locks may be held by threads that this process does not have.
+            for slot in list(self._slots.values()):
+                slot.empty()
+            return
+        self._opener.close()
         with self._lock:
             slots = list(self._slots.values())
         for slot in slots:
+            self._close_slot(slot)
+
+    def _close_slot(self, slot: _Slot) -> None:
+        if not slot.lock.acquire(blocking=False):
             connection = slot.connection
-            if connection is None:
-                continue
-            if slot.lock.acquire(blocking=False):
-                connection.close()
-                slot.connection = None
-                slot.lock.release()
-            else:
+            if connection is not None:
                 connection.abort()
+            return
+        slot.empty()
+        slot.lock.release()
 
     def _slot(self, node: int, lane: str) -> _Slot:
         with self._lock:
@@ -179,6 +198,7 @@ class Pool:
         ):
             # The broker hung up while nobody was looking, or has moved: no reason to complain.
             connection.close()
+            self._opener.forget(connection.address)
             connection = None
         if connection is None:
             connection = self._open(endpoint, deadline)
@@ -196,7 +216,7 @@ class Pool:
             raise
         with self._lock:
             self._backoffs.pop(endpoint.address, None)
-        if self._closed:
+        if self._closing.is_set():
             connection.close()
             raise ClientClosedError("the client was closed during the call")
         return connection
@@ -215,7 +235,8 @@ class Pool:
         if wait >= deadline.left():
             error = self.last_error(endpoint)
             raise KafkaTimeout(f"no time left to reach {endpoint} again: {error}", cause=error)
-        time.sleep(wait)
+        self._closing.wait(wait)
+        self.check_usable()
 
     def _note_failure(self, endpoint: Endpoint, error: KafkaError) -> None:
         first = self._options["reconnect_backoff_ms"] / 1000

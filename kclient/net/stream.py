@@ -6,11 +6,9 @@ Every failure is told by its stage (DNS, TCP, TLS), the address it happened at, 
 from __future__ import annotations
 
 import contextlib
-import re
 import select
 import socket
 import ssl
-import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -18,6 +16,8 @@ from struct import Struct
 
 from kclient.deadline import Deadline
 from kclient.errors import KafkaError, KafkaTimeout, ProtocolError, TransportError
+from kclient.net.dialing import dial, resolve
+from kclient.net.endpoint import Endpoint
 from kclient.net.handshake import shake_hands, tls_failure
 from kclient.protocol.wire import Buffer
 
@@ -27,10 +27,17 @@ DEFAULT_MAX_FRAME = 512 * 1024 * 1024
 _LENGTH = Struct(">i")
 _BUFFER = 64 * 1024
 _MAX_PIECES = 512  # the system takes 1024 at most
+_LONGEST_WAIT_MS = 3_600_000  # the system counts milliseconds in 31 bits
+_SHOWN = 24  # bytes of a foreign answer that an error quotes
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
-# The first bytes of answers that tell who is there instead of Kafka, as a frame's length.
-_HTTP, _TLS_ALERT, _SSH = b"HTTP", b"\x15\x03", b"SSH-"
+_TLS_ALERT = b"\x15\x03"
 _TLS_ALERT_START = int.from_bytes(_TLS_ALERT, "big")
+# Who is there instead of Kafka, by the first bytes of what it says.
+_FOREIGN = (
+    (b"HTTP", "it speaks HTTP: is this the port of a web server or proxy?"),
+    (b"SSH-", "it speaks SSH: is the port right?"),
+    (_TLS_ALERT, "it speaks TLS: set security_protocol to SSL or SASL_SSL"),
+)
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -54,6 +61,7 @@ class Stream:
         self._start = self._end = 0  # what was received and not yet read
         self._frame: bytearray | None = None  # one that outgrows the buffer, in the making
         self._have = 0
+        self._is_kafka = False  # once a first frame has come
         self._poller = select.poll()
         self._poller.register(sock, select.POLLIN)
         self._polled = select.POLLIN
@@ -92,7 +100,7 @@ class Stream:
         except _NOT_NOW:
             return
         except OSError as error:
-            raise self._broken(error, "sending") from error
+            raise self._broken(self._alert() or error, "sending") from error
 
     def _push_once(self) -> None:
         waiting = self._unsent
@@ -148,9 +156,13 @@ class Stream:
         if have < _LENGTH.size:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, self._start)
-        # An alert of TLS would be a length of 352 MB: nobody fetches so much at once.
-        if not 0 <= size <= self._max_frame or size >> 16 == _TLS_ALERT_START:
+        if not 0 <= size <= self._max_frame:
             raise self._not_kafka(size)
+        if not self._is_kafka:
+            # An alert of TLS would be a length of 352 MB: no first answer has that.
+            if size >> 16 == _TLS_ALERT_START:
+                raise self._not_kafka(size)
+            self._is_kafka = True
         begin = self._start + _LENGTH.size
         if have - _LENGTH.size >= size:
             self._start = begin + size
@@ -194,18 +206,34 @@ class Stream:
             left = deadline.remaining()
         except TimeoutError as error:
             raise self._broken(error, doing) from error
-        ready = self._poller.poll(left * 1000 + 1)
+        ready = self._poller.poll(min(left * 1000 + 1, _LONGEST_WAIT_MS))
         if ready and self._unsent and ready[0][1] & select.POLLOUT:
             self.push()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until the connection ends: ``abort`` cuts it short."""
+        self._poller.modify(self._sock, 0)  # the end is told even to those who ask for nothing
+        self._polled = 0
+        self._poller.poll(min(seconds * 1000, _LONGEST_WAIT_MS))
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing waits to be read: neither an answer nobody asked for, nor the end."""
-        if self._start != self._end or self._frame is not None or self._has_decrypted:
+        if self._start != self._end or self._frame is not None:
             return False
         self._poller.modify(self._sock, select.POLLIN)
         self._polled = select.POLLIN
-        return not self._poller.poll(0)
+        if not self._has_decrypted and not self._poller.poll(0):
+            return True
+        if not self._is_tls:
+            return False
+        try:  # TLS talks to itself, too: tickets, new keys
+            self._receive_some()
+        except _NOT_NOW:
+            return True
+        except OSError:
+            return False
+        return False
 
     def abort(self) -> None:
         """End the connection, from any thread: whoever waits on it gets an error at once."""
@@ -217,30 +245,37 @@ class Stream:
         with contextlib.suppress(OSError):
             self._sock.close()
 
+    def _alert(self) -> ssl.SSLError | None:
+        """Why the broker hung up, if it said so by TLS: the alert waits to be read."""
+        if self._is_tls:
+            try:
+                self._sock.recv(1)
+            except ssl.SSLError as alert:
+                return None if isinstance(alert, _NOT_NOW) or not alert.reason else alert
+            except OSError:
+                pass
+        return None
+
     def _broken(self, error: OSError, doing: str) -> KafkaError:
         if isinstance(error, ssl.SSLError):
             return tls_failure(error, self.address)
         text = f"{self.address}: {error} while {doing}"
         if isinstance(error, TimeoutError):
-            return KafkaTimeout(text, cause=error, address=self.address)
+            return KafkaTimeout(text, address=self.address)
         return TransportError(text, address=self.address)
 
     def _not_kafka(self, size: int) -> ProtocolError:
         seen = bytes(self._view[self._start : self._end])
-        known = (
-            (_HTTP, "it speaks HTTP: is this the port of a web server or proxy?"),
-            (_SSH, "it speaks SSH: is the port right?"),
-            (_TLS_ALERT, "it speaks TLS: set security_protocol to SSL or SASL_SSL"),
-        )
-        for start, why in known:
+        for start, why in _FOREIGN:
             if seen.startswith(start):
-                return ProtocolError(
-                    f"{self.address} is not a Kafka port that speaks plaintext; {why}"
-                )
-        return ProtocolError(
-            f"{self.address}: a frame of {size} bytes, where 0 to {self._max_frame} are allowed; "
-            "is this a Kafka broker?"
-        )
+                text = f"{self.address} is not a Kafka port that speaks plaintext; {why}"
+                break
+        else:
+            text = (
+                f"{self.address}: a frame of {size} bytes, where 0 to {self._max_frame} are "
+                f"allowed; it begins with {seen[:_SHOWN]!r}: is this a Kafka broker?"
+            )
+        return ProtocolError(text, stage="kafka", address=self.address)
 
 
 def connect(
@@ -259,8 +294,8 @@ def connect(
     receiving, in bytes; -1 leaves them. Raises TransportError, KafkaTimeout, or
     AuthenticationError for a certificate.
     """
-    address = f"{host}:{port}"
-    sock = _connect_any(_resolve(host, port, deadline), address, deadline)
+    address = Endpoint(-1, host, port).address
+    sock = dial(resolve(host, port, deadline), address, deadline)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -276,65 +311,3 @@ def connect(
         sock.close()
         raise
     return Stream(sock, address, max_frame)
-
-
-_Address = tuple[socket.AddressFamily, tuple[object, ...]]
-_NUMERIC = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
-
-
-def _resolve(host: str, port: int, deadline: Deadline) -> list[_Address]:
-    """Every address of a name. The system's resolver knows no deadline, so a thread asks it."""
-    found: list[_Address] = []
-    failure: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            for family, _, _, _, where in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                found.append((family, where))
-        except (OSError, UnicodeError) as error:
-            failure.append(error)
-
-    if _NUMERIC.fullmatch(host):
-        ask()
-    else:
-        thread = threading.Thread(target=ask, name=f"kclient-resolve-{host}", daemon=True)
-        thread.start()
-        thread.join(deadline.remaining())
-    address = f"{host}:{port}"
-    if failure:
-        raise TransportError(
-            f"{address}: the name {host!r} cannot be resolved here ({failure[0]}); "
-            "check its spelling, DNS, and what the brokers advertise",
-            stage="dns",
-            address=address,
-        ) from failure[0]
-    if not found:
-        raise KafkaTimeout(
-            f"{address}: DNS did not answer in time about {host!r}; check this machine's resolver",
-            stage="dns",
-            address=address,
-        )
-    return found
-
-
-def _connect_any(targets: list[_Address], address: str, deadline: Deadline) -> socket.socket:
-    failures: list[str] = []
-    last: OSError | None = None
-    for count, (family, where) in enumerate(targets):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            # The time left is shared among the addresses left, so that none can use it all.
-            sock.settimeout(deadline.remaining() / (len(targets) - count))
-            sock.connect(where)
-        except OSError as error:
-            sock.close()
-            failures.append(f"{where[0]}: {error.strerror or error}")
-            last = error
-        else:
-            return sock
-    text = f"{address}: no TCP connection ({'; '.join(failures)}); "
-    if isinstance(last, TimeoutError):
-        text += "is a firewall in between, or the host down?"
-        raise KafkaTimeout(text, cause=last, stage="tcp", address=address) from last
-    text += "is the broker up, and is this its port?"
-    raise TransportError(text, stage="tcp", address=address) from last

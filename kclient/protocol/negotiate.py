@@ -14,6 +14,7 @@ from kclient.errors import UnsupportedVersion, broker_error
 from kclient.protocol import APIS, Message
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kclient.protocol.since import FIRST_KAFKA
 from kclient.protocol.wire import Buffer
 
 API_VERSIONS = 18
@@ -34,6 +35,11 @@ class Versions(NamedTuple):
     features: Mapping[str, int] = {}
     """The cluster's finalized features (KIP-584) by name, e.g. ``transaction.version``."""
 
+    def speaks(self, request: Message, version: int) -> bool:
+        """Whether the broker takes this request in ``version``."""
+        low, high = self.ranges.get(request.API_KEY or 0, (0, -1))
+        return low <= version <= high
+
     def choose(
         self, request: type[Message], *, at_most: int | None = None, unstable: bool = False
     ) -> int:
@@ -49,8 +55,11 @@ class Versions(NamedTuple):
         theirs = self.ranges.get(api.key)
         if theirs is None:
             old = f" (it looks like Kafka {self.kafka})" if self.kafka else ""
+            since = FIRST_KAFKA.get(api.key)
+            have = f"Kafka has it since {since}" if since else "it is for brokers only"
             raise UnsupportedVersion(
-                f"the broker does not have {api.name}{old}; kclient speaks v{ours[0]} to v{ours[1]}"
+                f"the broker does not have {api.name}{old}: {have}; "
+                f"kclient speaks v{ours[0]} to v{ours[1]}"
             )
         version = min(ours[1], theirs[1])
         if version < max(ours[0], theirs[0]):

@@ -11,17 +11,20 @@ from collections.abc import Iterable
 from kclient.compression import parse_compression
 from kclient.errors import UnsupportedVersion
 from kclient.records import interface
+from kclient.records.arrow_rows import ArrowRows
 from kclient.records.batch import ControlType, RecordBatch, control_type
 from kclient.records.interface import BatchWriter
 from kclient.records.legacy import MessageSetWriter
-from kclient.records.reader import batches, decode, read_batch, to_arrow
+from kclient.records.reader import batches, batches_to_arrow, decode, read_batch, to_arrow
 from kclient.types import ProducerRecord, Record
 
 __all__ = [
+    "ArrowRows",
     "BatchWriter",
     "ControlType",
     "RecordBatch",
     "batches",
+    "batches_to_arrow",
     "control_type",
     "decode",
     "encode",

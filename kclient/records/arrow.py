@@ -56,7 +56,11 @@ def joined(tables: Sequence[Any], start_offset: int) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    whole = pa.concat_tables(tables)
-    if start_offset <= 0:
+    whole = pa.concat_tables(tables) if tables else table([])
+    if start_offset <= 0 or not whole.num_rows:
         return whole
-    return whole.filter(pc.greater_equal(whole["offset"], start_offset))
+    early = pc.less(whole["offset"], start_offset)
+    count = pc.sum(early).as_py()
+    if pc.all(early.slice(0, count)).as_py():  # as always, unless offsets are out of order
+        return whole.slice(count)  # which copies nothing
+    return whole.filter(pc.invert(early))

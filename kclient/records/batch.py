@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from kclient.compression import DEFAULT_MAX_OUTPUT, decompress
+from kclient.compression import DEFAULT_MAX_OUTPUT, Data, decompress
 from kclient.errors import CorruptRecord, MissingCodec, ProtocolError, SerializationError
 from kclient.types import Record, TimestampType
 
 HEADER = Struct(">qiibIhiqqqhii")
 """Batch v2: base offset, length, leader epoch, magic, CRC, attributes, last offset delta,
 base and maximum timestamp, producer id and epoch, base sequence, record count."""
+
+HEADER_SIZE = HEADER.size
+"""Bytes before the records of a batch v2."""
 
 LENGTH_END = 12
 """Bytes up to and including the length field, in every format; the length counts the rest."""
@@ -26,9 +30,14 @@ OFFSET_LIMIT = (1 << 63) - (1 << 32)
 SMALLEST_RECORD = 7
 """Bytes of a record of batch v2 that holds nothing."""
 
+INT32_MAX = (1 << 31) - 1
+
 INT64_LIMIT = 1 << 63
 
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+
+
+_TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
 class RecordBatch(NamedTuple):
@@ -75,7 +84,7 @@ class RecordBatch(NamedTuple):
         """Who set the timestamps; with LOG_APPEND_TIME all records have the maximum."""
         if self.magic == 0:
             return TimestampType.NONE
-        return TimestampType(self.attributes >> 3 & 1)
+        return _TIMESTAMP_TYPES[self.attributes >> 3 & 1]
 
 
 class ControlType(IntEnum):
@@ -127,11 +136,14 @@ def corrupt_batch(batch: RecordBatch, why: str) -> CorruptRecord:
 
 def decompressed(
     batch: RecordBatch, data: memoryview, max_output: int = DEFAULT_MAX_OUTPUT
-) -> bytes:
+) -> Data:
     """Decompress ``data``, the payload of ``batch``, to at most ``max_output`` bytes.
 
-    Raises CorruptRecord or MissingCodec, with topic, partition and offset.
+    What is not compressed comes back as it is. Raises CorruptRecord or MissingCodec, with
+    topic, partition and offset.
     """
+    if not batch.codec:
+        return data
     try:
         return decompress(data, batch.codec, magic=batch.magic, max_output=max_output)
     except CorruptRecord as error:
@@ -153,9 +165,21 @@ def not_a_pair(item: object) -> SerializationError:
     return SerializationError(f"a pair is a key and a value, not {type(item).__name__}")
 
 
+def record_too_large(size: int) -> ProtocolError:
+    """Make the error for a record that no batch can hold."""
+    return ProtocolError(f"a record of {size} bytes: the format allows {INT32_MAX}")
+
+
 def bad_timestamp(timestamp: int) -> ProtocolError:
     """Make the error for a timestamp that the format cannot hold."""
     return ProtocolError(f"the timestamp {timestamp} does not fit 64 bits")
+
+
+def indexes(items: Sized, start: int) -> range:
+    """The indexes of a run from ``start`` on; raises IndexError if that is before the first."""
+    if start < 0:
+        raise IndexError(f"a run cannot start at index {start}")
+    return range(start, len(items))
 
 
 def wrap(number: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 
 from kclient.compression import Compression, Data
 from kclient.errors import ConfigError
+from kclient.records.arrow_rows import ArrowRows
 from kclient.records.batch import RecordBatch
 from kclient.types import Header, Record
 
@@ -20,8 +21,9 @@ from kclient.types import Header, Record
 class BatchWriter(Protocol):
     """A batch that grows record by record, until it is sealed."""
 
-    count: int
-    """Records so far."""
+    @property
+    def count(self) -> int:
+        """Records so far."""
 
     @property
     def size(self) -> int:
@@ -60,6 +62,12 @@ class BatchWriter(Protocol):
         ``count`` tells.
         """
 
+    def append_arrow(self, rows: ArrowRows, start: int, timestamp: int, limit: int) -> int:
+        """Add Arrow rows from index ``start``, while ``size`` stays within ``limit``.
+
+        As ``append_pairs``; ``timestamp`` (ms) is for rows that have none of their own.
+        """
+
     def seal(
         self,
         *,
@@ -84,10 +92,10 @@ class Implementation(Protocol):
     def open_batch(self, compression: Compression) -> BatchWriter:
         """Start a batch."""
 
-    def read_records(self, section: bytes, batch: RecordBatch) -> list[Record]:
+    def read_records(self, section: Data, batch: RecordBatch) -> list[Record]:
         """Read the records of ``batch`` from its decompressed section, or CorruptRecord."""
 
-    def read_arrow(self, batches: Iterable[tuple[RecordBatch, bytes]]) -> Any:
+    def read_arrow(self, batches: Iterable[tuple[RecordBatch, Data]]) -> Any:
         """Read batches with their decompressed sections into one ``pyarrow.Table``."""
 
     def crc32c(self, data: Data) -> int:
@@ -97,7 +105,16 @@ class Implementation(Protocol):
         """Hash ``key`` as Java's ``Utils.murmur2`` does, to a signed number of 32 bits."""
 
     def murmur2_partitions(self, keys: list[bytes], count: int) -> list[int]:
-        """Give each key its partition out of ``count``, as Java's default partitioner does."""
+        """Give each key its partition out of ``count``, as Java's default partitioner does.
+
+        Raises ValueError for a ``count`` below 1.
+        """
+
+    def murmur2_arrow(self, rows: ArrowRows, count: int) -> Any:
+        """Do the same for the keys of Arrow rows, to a ``pyarrow.Int32Array``.
+
+        A row without a key has null.
+        """
 
 
 _MODULES = {"c": "kclient.records._compiled", "python": "kclient.records.pure"}

@@ -14,6 +14,7 @@ from struct import error as StructError  # noqa: N812 - a class by any other nam
 
 from kclient.compression import Codec, Compression, compress
 from kclient.errors import ProtocolError, UnsupportedVersion
+from kclient.records.arrow_rows import ArrowRows
 from kclient.records.batch import (
     CODEC_MASK,
     LENGTH_END,
@@ -23,6 +24,7 @@ from kclient.records.batch import (
     corrupt,
     corrupt_batch,
     decompressed,
+    indexes,
     not_a_pair,
     not_bytes,
 )
@@ -105,7 +107,8 @@ def _unwrap(wrapper: _Message, batch: RecordBatch, max_output: int) -> list[_Mes
     offset, timestamp, _, payload = wrapper
     if payload is None:
         raise corrupt_batch(batch, "a compressed message without a value")
-    messages = _parse(decompressed(batch, memoryview(payload), max_output), batch, inner=True)
+    plain = bytes(decompressed(batch, memoryview(payload), max_output))
+    messages = _parse(plain, batch, inner=True)
     if not messages:
         raise corrupt_batch(batch, "a compressed message without messages")
     if batch.attributes & LOG_APPEND_TIME:
@@ -181,8 +184,7 @@ class MessageSetWriter:
 
         Raises UnsupportedVersion for headers, SerializationError for what is not bytes.
         """
-        if headers:
-            raise UnsupportedVersion(f"headers need message format 2, not {self._magic} (KIP-82)")
+        self._refuse(headers)
         self._add(key, value, timestamp, sys.maxsize)
         return len(self._buffer)
 
@@ -205,9 +207,7 @@ class MessageSetWriter:
         Returns the index of the first one not taken; an empty set takes one in any case.
         Raises what ``append`` raises; the messages before the wrong one are in the set.
         """
-        if start < 0:
-            raise IndexError(f"a run cannot start at index {start}")
-        for index in range(start, len(pairs)):
+        for index in indexes(pairs, start):
             try:
                 key, value = pairs[index]
             except (TypeError, ValueError):
@@ -215,6 +215,22 @@ class MessageSetWriter:
             if not self._add(key, value, timestamp, limit):
                 return index
         return max(start, len(pairs))
+
+    def append_arrow(self, rows: ArrowRows, start: int, timestamp: int, limit: int) -> int:
+        """Add Arrow rows from index ``start`` while ``size`` stays within ``limit``.
+
+        As ``append_pairs``; ``timestamp`` is for rows that have none of their own.
+        """
+        for row in indexes(rows, start):
+            key, value, headers, time = rows.record(row, timestamp)
+            self._refuse(headers)
+            if not self._add(key, value, time, limit):
+                return row
+        return max(start, len(rows))
+
+    def _refuse(self, headers: Sequence[Header]) -> None:
+        if headers:
+            raise UnsupportedVersion(f"headers need message format 2, not {self._magic} (KIP-82)")
 
     def _add(self, key: bytes | None, value: bytes | None, timestamp: int, limit: int) -> bool:
         """Add a message unless the set has some already and would exceed ``limit``."""

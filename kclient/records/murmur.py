@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import unpack_from
+from typing import Any
+
+from kclient.records.arrow_rows import ArrowRows
 
 _SEED, _M, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
 
@@ -31,3 +34,15 @@ def murmur2_partitions(keys: Iterable[bytes], count: int) -> list[int]:
     if count < 1:
         raise ValueError(f"a topic cannot have {count} partitions")
     return [(murmur2(key) & 0x7FFFFFFF) % count for key in keys]
+
+
+def murmur2_arrow(rows: ArrowRows, count: int) -> Any:
+    """Give the keys of Arrow rows their partitions, as a column of int32; null has null.
+
+    Raises ValueError for a ``count`` below 1.
+    """
+    import pyarrow as pa
+
+    keys = [rows.key(row) for row in range(len(rows))]
+    partitions = iter(murmur2_partitions([key for key in keys if key is not None], count))
+    return pa.array([None if key is None else next(partitions) for key in keys], pa.int32())

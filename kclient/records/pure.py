@@ -11,7 +11,7 @@ from typing import Any
 
 from crc32c import crc32c as crc32c
 
-from kclient.compression import Compression
+from kclient.compression import Compression, Data
 from kclient.records.batch import (
     INT64_LIMIT,
     LOG_APPEND_TIME,
@@ -21,6 +21,7 @@ from kclient.records.batch import (
     wrap,
 )
 from kclient.records.murmur import murmur2 as murmur2
+from kclient.records.murmur import murmur2_arrow as murmur2_arrow
 from kclient.records.murmur import murmur2_partitions as murmur2_partitions
 from kclient.records.pure_writer import PureBatchWriter
 from kclient.types import Header, Record
@@ -37,7 +38,7 @@ def open_batch(compression: Compression) -> PureBatchWriter:
     return PureBatchWriter(compression)
 
 
-def read_records(section: bytes, batch: RecordBatch) -> list[Record]:
+def read_records(section: Data, batch: RecordBatch) -> list[Record]:
     """Read the records of a batch v2 from its decompressed ``section``.
 
     Raises CorruptRecord unless the section holds exactly the records that the header counts.
@@ -47,7 +48,7 @@ def read_records(section: bytes, batch: RecordBatch) -> list[Record]:
             batch, f"{batch.record_count} records cannot be in {len(section)} bytes"
         )
     try:
-        records, end = _read_section(section, batch)
+        records, end = _read_section(bytes(section), batch)
     except IndexError:
         raise corrupt_batch(batch, "a record is cut short") from None
     except _Malformed as error:
@@ -63,7 +64,7 @@ def read_records(section: bytes, batch: RecordBatch) -> list[Record]:
     return records
 
 
-def read_arrow(batches: Iterable[tuple[RecordBatch, bytes]]) -> Any:
+def read_arrow(batches: Iterable[tuple[RecordBatch, Data]]) -> Any:
     """Read batches v2, each with its decompressed section, into one ``pyarrow.Table``."""
     from kclient.records.arrow import table
 
@@ -162,6 +163,7 @@ def _read_varint(buf: bytes, pos: int, limit: int) -> tuple[int, int]:
 
 def _read_timestamp(buf: bytes, pos: int, base_timestamp: int) -> tuple[int, int]:
     delta, pos = _read_varint(buf, pos, 10)
+    delta &= 2 * INT64_LIMIT - 1  # as in Java: what ten bytes hold beyond 64 bits is ignored
     return wrap(base_timestamp + (delta >> 1 ^ -(delta & 1))), pos
 
 
@@ -184,7 +186,7 @@ def _read_headers(buf: bytes, pos: int, end: int) -> tuple[Header, ...]:
     """Read headers from ``pos`` to exactly ``end``. Bad UTF-8 is replaced, as in Java."""
     count, pos = _read_varint(buf, pos, 5)
     if count & 1 or count > end - pos:  # each takes two bytes or more
-        raise _Malformed(f"a record cannot have {count >> 1} headers")
+        raise _Malformed("a record has more headers than bytes, or less than none")
     headers = []
     for _ in range(count >> 1):
         key, pos = _read_bytes(buf, pos)

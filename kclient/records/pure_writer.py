@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from struct import error as StructError  # noqa: N812 - a class by any other name
 from typing import TypeVar
 
-from crc32c import crc32c
-
-from kclient.compression import Compression, compress
-from kclient.errors import ProtocolError, SerializationError
+from kclient.compression import Compression
+from kclient.errors import SerializationError
+from kclient.records.arrow_rows import ArrowRows
 from kclient.records.batch import (
-    CRC_END,
-    HEADER,
+    HEADER_SIZE,
+    INT32_MAX,
     INT64_LIMIT,
-    LENGTH_END,
-    OFFSET_LIMIT,
-    TRANSACTIONAL,
     bad_timestamp,
+    indexes,
     not_a_pair,
     not_bytes,
+    record_too_large,
     wrap,
 )
+from kclient.records.seal import seal_batch
 from kclient.types import Header
 
-_INT32_MAX = (1 << 31) - 1
 _NULL = (b"\x01", b"")
 
 _Item = TypeVar("_Item")
@@ -50,18 +47,19 @@ _SHORT_LIMIT = len(_SHORT)
 class PureBatchWriter:
     """A batch v2 that grows record by record. See ``interface.BatchWriter``."""
 
-    __slots__ = ("_base_timestamp", "_buffer", "_compression", "_max_timestamp", "count")
+    __slots__ = ("_base_timestamp", "_buffer", "_compression", "_max_timestamp", "_near", "count")
 
     def __init__(self, compression: Compression) -> None:
         self.count = 0
         self._compression = compression
-        self._buffer = bytearray(HEADER.size)
+        self._buffer = bytearray()
         self._base_timestamp = self._max_timestamp = -1
+        self._near = _SHORT_LIMIT  # distances below this fit, and are in the table
 
     @property
     def size(self) -> int:
         """Bytes so far, header included, before compression."""
-        return len(self._buffer)
+        return HEADER_SIZE + len(self._buffer)
 
     def append(
         self,
@@ -89,17 +87,17 @@ class PureBatchWriter:
         else:
             value_size, value = _sized(value)
         delta = timestamp - self._base_timestamp if count else self._start(timestamp)
-        elapsed = short[delta] if 0 <= delta < _SHORT_LIMIT else _far(delta, timestamp)
+        elapsed = short[delta] if 0 <= delta < self._near else _far(delta, timestamp)
         index = short[count] if count < _SHORT_LIMIT else _varint(count)
         tail = _pack_headers(headers) if headers else b"\x00"
         body = b"".join((b"\x00", elapsed, index, key_size, key, value_size, value, tail))
         buffer = self._buffer
-        buffer += short[size] if (size := len(body)) < _SHORT_LIMIT else _varint(size)
+        buffer += short[size] if (size := len(body)) < _SHORT_LIMIT else _length(size)
         buffer += body
         self.count = count + 1
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        return len(buffer)
+        return HEADER_SIZE + len(buffer)
 
     def append_values(
         self, values: list[bytes | None], start: int, timestamp: int, limit: int
@@ -121,6 +119,21 @@ class PureBatchWriter:
         """
         return self._append_run(_rest(pairs, start), start, timestamp, limit)
 
+    def append_arrow(self, rows: ArrowRows, start: int, timestamp: int, limit: int) -> int:
+        """Add Arrow rows from index ``start`` while ``size`` stays within ``limit``.
+
+        As ``append_pairs``; ``timestamp`` is for rows that have none of their own.
+        """
+        for row in indexes(rows, start):
+            before, latest = len(self._buffer), self._max_timestamp
+            key, value, headers, time = rows.record(row, timestamp)
+            if self.append(key, value, headers, time) > limit and self.count > 1:
+                del self._buffer[before:]
+                self.count -= 1
+                self._max_timestamp = latest
+                return row
+        return max(start, len(rows))
+
     def _append_run(
         self,
         pairs: Iterable[tuple[bytes | None, bytes | None]],
@@ -131,8 +144,8 @@ class PureBatchWriter:
         """Do what ``append`` does, without a call for each record."""
         buffer, count, short = self._buffer, self.count, _SHORT
         delta = timestamp - self._base_timestamp if count else self._start(timestamp)
-        head = b"\x00" + (short[delta] if 0 <= delta < _SHORT_LIMIT else _far(delta, timestamp))
-        size = len(buffer)
+        head = b"\x00" + (short[delta] if 0 <= delta < self._near else _far(delta, timestamp))
+        size = HEADER_SIZE + len(buffer)
         try:
             for pair in pairs:
                 try:
@@ -153,7 +166,7 @@ class PureBatchWriter:
                     value_size, value = _sized(value)
                 position = short[count] if count < _SHORT_LIMIT else _varint(count)
                 body = b"".join((head, position, key_size, key, value_size, value, b"\x00"))
-                length = short[n] if (n := len(body)) < _SHORT_LIMIT else _varint(n)
+                length = short[n] if (n := len(body)) < _SHORT_LIMIT else _length(n)
                 size += len(length) + n
                 if size > limit and count:
                     break
@@ -172,6 +185,7 @@ class PureBatchWriter:
         if not -INT64_LIMIT <= timestamp < INT64_LIMIT:
             raise bad_timestamp(timestamp)
         self._base_timestamp = self._max_timestamp = timestamp
+        self._near = min(_SHORT_LIMIT, INT64_LIMIT - timestamp)
         return 0
 
     def seal(
@@ -186,39 +200,34 @@ class PureBatchWriter:
         """Return the finished batch: header, checksum, compressed if the writer is told so.
 
         May be called again, say with a new producer epoch. Raises ProtocolError if a number
-        does not fit the header.
+        does not fit the header, MissingCodec.
         """
         if not self.count:
             return b""
-        if not 0 <= base_offset < OFFSET_LIMIT:
-            raise ProtocolError(f"a batch cannot begin at offset {base_offset}")
-        codec, level = self._compression
-        batch = self._buffer
-        if codec:
-            with memoryview(batch)[HEADER.size :] as section:
-                batch = bytearray(HEADER.size) + compress(section, codec, level=level)
-        if len(batch) - LENGTH_END > _INT32_MAX:
-            raise ProtocolError(f"a batch of {len(batch)} bytes: the format allows {_INT32_MAX}")
-        fields = (base_offset, len(batch) - LENGTH_END, -1, 2, 0)
-        attributes = codec | TRANSACTIONAL * transactional
-        times = (self._base_timestamp, self._max_timestamp)
-        producer = (producer_id, producer_epoch, base_sequence)
-        try:
-            HEADER.pack_into(
-                batch, 0, *fields, attributes, self.count - 1, *times, *producer, self.count
+        with memoryview(self._buffer) as section:
+            return seal_batch(
+                section,
+                self.count,
+                (self._base_timestamp, self._max_timestamp),
+                self._compression,
+                base_offset=base_offset,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+                transactional=transactional,
             )
-        except StructError as error:
-            raise ProtocolError(f"a number does not fit a batch's header: {error}") from None
-        checksum = crc32c(memoryview(batch)[CRC_END:])
-        batch[CRC_END - 4 : CRC_END] = checksum.to_bytes(4, "big")
-        return bytes(batch)
 
 
 def _rest(items: list[_Item], start: int) -> Iterable[_Item]:
     """Walk over ``items`` from ``start``, without a copy."""
-    if start < 0:
-        raise IndexError(f"a run cannot start at index {start}")
-    return map(items.__getitem__, range(start, len(items)))
+    return map(items.__getitem__, indexes(items, start))
+
+
+def _length(size: int) -> bytes:
+    """Encode the length of a long record."""
+    if size > INT32_MAX:
+        raise record_too_large(size)
+    return _varint(size)
 
 
 def _far(delta: int, timestamp: int) -> bytes:
@@ -236,7 +245,8 @@ def _sized(data: object) -> tuple[bytes, bytes]:
     return _varint(len(copy)), copy
 
 
-def _pack_headers(headers: Sequence[Header]) -> bytes:
+def _pack_headers(given: Iterable[Header]) -> bytes:
+    headers = tuple(given)
     parts = [_varint(len(headers))]
     for header in headers:
         try:

@@ -53,6 +53,7 @@ class Plan:
     heap_mb: int
     jvm_flags: tuple[str, ...]
     listeners: tuple[Listener, ...] = ()
+    data_dirs: int = 1
 
 
 class Cluster:
@@ -215,12 +216,13 @@ class Cluster:
         (self.folder / "data").mkdir()
         for node, address in self.addresses.items():
             data = self.folder / "data" / f"node{node}"
-            properties = common_properties(data, self.plan.brokers)
+            properties = common_properties(data, self.plan.brokers, self.plan.data_dirs)
             if self.plan.zookeeper:
                 properties |= zookeeper_properties(address, self.plan.release, self._zookeeper_port)
             else:
                 properties |= kraft_properties(address, list(self.addresses.values()))
-                format_data(data, self.plan.release.version, self.cluster_id, node)
+                for each in properties["log.dirs"].split(","):
+                    format_data(Path(each), self.plan.release.version, self.cluster_id, node)
             if self.plan.listeners:
                 properties = with_listeners(properties, address, self.plan.listeners)
             write_properties(self._settings_file(node), properties | dict(self.plan.properties))

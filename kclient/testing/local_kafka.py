@@ -46,6 +46,7 @@ class LocalKafka:
             by its name, without Kafka's prefix ``listener.name.<name>.``. The name is its
             protocol (``SASL_SSL``), or the property ``security.protocol`` says it. Brokers
             advertise them by the name ``localhost``; see ``listener()``.
+        data_dirs: how many folders each broker keeps its data in.
         zookeeper: True runs a version that has both (3.9) with ZooKeeper instead of KRaft.
         log_dir: where the brokers' output goes, and stays; else into a temporary folder.
         start_timeout: seconds until the cluster, or a node started later, must serve.
@@ -64,6 +65,7 @@ class LocalKafka:
         *,
         properties: Mapping[str, PropertyValue] | None = None,
         listeners: Mapping[str, Mapping[str, PropertyValue]] | None = None,
+        data_dirs: int = 1,
         zookeeper: bool = False,
         log_dir: str | os.PathLike[str] | None = None,
         start_timeout: float = 120.0,
@@ -83,6 +85,7 @@ class LocalKafka:
             heap_mb=heap_mb or release.heap_mb,
             jvm_flags=tuple(jvm_flags),
             listeners=_read_listeners(release, listeners or {}),
+            data_dirs=data_dirs,
         )
         self._cluster: Cluster | None = None
         self._owner = 0

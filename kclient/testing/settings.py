@@ -90,14 +90,17 @@ def zookeeper_properties(
     return properties
 
 
-def common_properties(data: Path, brokers: int) -> dict[str, str]:
+def common_properties(data: Path, brokers: int, data_dirs: int = 1) -> dict[str, str]:
     """Return what every version gets: replication as wide as the cluster, quick groups.
+
+    Folders for data besides the first have its name and a number.
 
     Versions that do not know a name warn and go on.
     """
     replication, min_isr = str(brokers), str(max(1, brokers - 1))
+    more = [f"{data}-{number}" for number in range(2, data_dirs + 1)]
     properties = {
-        "log.dirs": str(data),
+        "log.dirs": ",".join([str(data), *more]),
         "default.replication.factor": replication,
         "min.insync.replicas": min_isr,
         "group.initial.rebalance.delay.ms": "0",

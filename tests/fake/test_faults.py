@@ -225,7 +225,7 @@ def test_a_fetch_session_error_is_at_the_top(cluster: FakeCluster, client: RawCl
 
 def test_a_fault_that_nothing_met_says_so(cluster: FakeCluster) -> None:
     fault = cluster.on("Produce", drop())
-    with pytest.raises(KafkaTimeout, match="on Produce.*hit 0 times"):
+    with pytest.raises(KafkaTimeout, match=r"on Produce: \[drop\(processed=False\)\], hit 0 times"):
         fault.await_hit(0.01)
     with pytest.raises(KafkaTimeout, match="0 of 1 Fetch requests"):
         cluster.await_request("Fetch", timeout=0.01)

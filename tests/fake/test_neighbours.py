@@ -50,7 +50,9 @@ def librdkafka_consumer(
         consumer.close()
 
 
-def produce_by_librdkafka(cluster: FakeCluster, count: int = COUNT, **options: object) -> None:
+def produce_by_librdkafka(
+    cluster: FakeCluster, count: int = COUNT, *, headers: bool = True, **options: object
+) -> None:
     names = {name.replace("_", "."): value for name, value in options.items()}
     failures: list[object] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers, **names})
@@ -59,7 +61,7 @@ def produce_by_librdkafka(cluster: FakeCluster, count: int = COUNT, **options: o
             "orders",
             b"%d" % number,
             key=b"k%d" % number,
-            headers=[("h", b"1")],
+            headers=[("h", b"1")] if headers else [],
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
     assert producer.flush(30) == 0
@@ -263,4 +265,65 @@ def test_librdkafka_commits_offsets_in_a_transaction() -> None:
                 else:
                     producer.abort_transaction(10)
                 assert consumer.committed(where, 10)[0].offset == expected
+        assert cluster.malformed == []
+
+
+def test_librdkafka_with_a_broker_of_0_10() -> None:
+    """Message sets instead of batches, and none of the newer APIs."""
+    speaks = {
+        **dict.fromkeys(("InitProducerId", "OffsetForLeaderEpoch", "DescribeCluster"), None),
+        "Produce": 2,
+        "Fetch": 2,
+        "ListOffsets": 0,
+        "Metadata": 1,
+        "ApiVersions": 0,
+        "OffsetCommit": 2,
+        "OffsetFetch": 1,
+        "FindCoordinator": 0,
+        "JoinGroup": 0,
+        "SyncGroup": 0,
+        "Heartbeat": 0,
+        "LeaveGroup": 0,
+    }
+    with FakeCluster(brokers=2, topics={"orders": 2}, speaks=speaks) as cluster:
+        produce_by_librdkafka(cluster, compression_type="snappy", headers=False)
+        assert values(cluster, 2) == EXPECTED
+        with librdkafka_consumer(cluster) as consumer:
+            consumer.subscribe(["orders"])
+            found: list[bytes] = []
+
+            def poll() -> None:
+                message = consumer.poll(0.2)
+                if message is not None:
+                    assert message.error() is None
+                    found.append(message.value() or b"")
+
+            poll_until(poll, lambda: len(found) >= COUNT)
+        assert sorted(found, key=int) == EXPECTED
+        assert {seen.version for seen in cluster.requests("Produce")} == {2}
+        assert {seen.version for seen in cluster.requests("Fetch")} == {2}
+        assert cluster.malformed == []
+
+
+def test_librdkafka_authenticates_again_before_its_session_ends() -> None:
+    with FakeCluster(
+        topics={"orders": 1}, sasl={"ann": "secret"}, session_lifetime_ms=1500
+    ) as cluster:
+        sasl = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "ann",
+            "sasl_password": "secret",
+        }
+        with librdkafka_consumer(cluster, **sasl) as consumer:
+            consumer.subscribe(["orders"])
+
+            def poll() -> None:
+                consumer.poll(0.1)
+
+            def has_renewed() -> bool:
+                used = [seen.connection for seen in cluster.requests("SaslAuthenticate")]
+                return len(used) > len(set(used))
+
+            poll_until(poll, has_renewed)
         assert cluster.malformed == []

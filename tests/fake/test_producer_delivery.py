@@ -76,6 +76,11 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+def submit_many(producer: Producer, count: int) -> None:
+    for _ in range(count):
+        producer.submit(TOPIC, b"x" * 100)
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_costs_no_record_and_makes_none_twice(name: str, fake_cluster: Start) -> None:
     cluster = fake_cluster(brokers=3, topics={TOPIC: 1})
@@ -243,13 +248,8 @@ def test_a_full_buffer_blocks_and_then_gives_up(fake_cluster: Start) -> None:
     with quick(cluster, buffer_memory=2_000, max_block_ms=200, batch_size=500) as producer:
         producer.send(TOPIC, b"0")
         cluster.pause(1)
-
-        def fill() -> None:
-            for _ in range(100):
-                producer.submit(TOPIC, b"x" * 100)
-
         with pytest.raises(KafkaTimeout, match="buffer_memory"):
-            fill()
+            submit_many(producer, 100)
         taken = producer.metrics()["buffer_bytes"]
         assert 2_000 <= taken < 2_500
         room = threading.Thread(target=lambda: producer.submit(TOPIC, b"later"))
@@ -504,8 +504,10 @@ def test_what_old_brokers_cannot_store_is_said(age: str, fake_cluster: Start) ->
         with pytest.raises(UnsupportedVersion, match="headers"):
             producer.send(TOPIC, b"", headers=[("h", b"")])
         assert producer.send(TOPIC, b"1").offset == 0
-    refusal = pytest.raises(UnsupportedVersion, match="zstd")
-    with quick(cluster, compression_type="zstd") as producer, refusal:
+    with (
+        quick(cluster, compression_type="zstd") as producer,
+        pytest.raises(UnsupportedVersion, match="zstd"),
+    ):
         producer.send(TOPIC, b"")
     with quick(cluster, enable_idempotence=True) as producer, pytest.raises(UnsupportedVersion):
         producer.send(TOPIC, b"")

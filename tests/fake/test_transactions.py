@@ -4,13 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kclient import ProducerRecord, TopicPartition, records
-from kclient.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
-from kclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kclient import TopicPartition, records
 from kclient.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -18,85 +12,12 @@ from kclient.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kclient.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from kclient.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from kclient.testing import FakeCluster
 
+from .actors import TV1, TV2, Writer
 from .raw import RawClient, only
 
 TP = TopicPartition("orders", 0)
-TV1, TV2 = 0, 2
-
-
-class Writer:
-    """A transactional producer that does what it is told, one request at a time."""
-
-    def __init__(self, client: RawClient, version: int, timeout_ms: int = 60_000) -> None:
-        self.client = client
-        self.version = version
-        self.timeout_ms = timeout_ms
-        self.id, self.epoch, self.sequence = -1, -1, 0
-
-    def init(self) -> int:
-        request = InitProducerIdRequest(
-            transactional_id="t", transaction_timeout_ms=self.timeout_ms
-        )
-        answer = self.client.ask(request, 5, InitProducerIdResponse)
-        self.id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
-        return answer.error_code
-
-    def add(self) -> int:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id="t",
-            v3_and_below_producer_id=self.id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
-        )
-        answer = self.client.ask(request, 3, AddPartitionsToTxnResponse)
-        topic = only(answer.results_by_topic_v3_and_below)
-        return int(only(topic.results_by_partition).partition_error_code)
-
-    def produce(self, value: bytes) -> int:
-        batch = records.encode(
-            [ProducerRecord("orders", value)],
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            base_sequence=self.sequence,
-            transactional=True,
-        )
-        request = ProduceRequest(
-            transactional_id="t",
-            acks=-1,
-            topic_data=[
-                TopicProduceData(
-                    name="orders", partition_data=[PartitionProduceData(records=batch)]
-                )
-            ],
-        )
-        answer = self.client.ask(request, 12 if self.version == TV2 else 10, ProduceResponse)
-        code = int(only(only(answer.responses).partition_responses).error_code)
-        self.sequence += not code
-        return code
-
-    def end(self, *, commit: bool) -> int:
-        request = EndTxnRequest(
-            transactional_id="t",
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            committed=commit,
-        )
-        answer = self.client.ask(request, 5 if self.version == TV2 else 4, EndTxnResponse)
-        if self.version == TV2 and not answer.error_code:
-            self.id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
-        return answer.error_code
 
 
 def read_committed(client: RawClient, offset: int = 0) -> PartitionData:

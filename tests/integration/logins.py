@@ -6,8 +6,12 @@ import base64
 import hashlib
 import json
 import secrets
+import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -86,6 +90,7 @@ def _listeners(authority: CertificateAuthority, keys: Path) -> dict[str, dict[st
         "scram-sha-256.sasl.jaas.config": _SCRAM,
         "scram-sha-512.sasl.jaas.config": _SCRAM,
     }
+    sessions = {"security.protocol": "SASL_PLAINTEXT", **passwords}
     return {
         "SSL": tls(),
         "MTLS": {"security.protocol": "SSL", **tls(), "ssl.client.auth": "required"},
@@ -93,11 +98,8 @@ def _listeners(authority: CertificateAuthority, keys: Path) -> dict[str, dict[st
         "ELSEWHERE": {"security.protocol": "SSL", **tls(hosts=["kafka.elsewhere.test"])},
         "SASL_PLAINTEXT": passwords,
         "SASL_SSL": {**passwords, **tls()},
-        "SHORT": {
-            "security.protocol": "SASL_PLAINTEXT",
-            **passwords,
-            "plain.connections.max.reauth.ms": SESSION_MS,
-        },
+        "SHORT": {**sessions, "plain.connections.max.reauth.ms": SESSION_MS},
+        "LONG": {**sessions, "plain.connections.max.reauth.ms": 600_000},
         "UNSIGNED": {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -187,10 +189,9 @@ def public_key(key: Path) -> dict[str, str]:
     """The public half of an RSA key as a JWK."""
     modulus = openssl("rsa", "-in", str(key), "-noout", "-modulus").decode().strip()
     number = bytes.fromhex(modulus.removeprefix("Modulus="))
-    exponent = _base64((65537).to_bytes(3, "big"))
-    return {"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": _base64(number)} | {
-        "e": exponent
-    }
+    exponent = (65537).to_bytes(3, "big")
+    about = {"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256"}
+    return {**about, "n": _base64(number), "e": _base64(exponent)}
 
 
 def jwt(key: Path | None, *, lasts: float = 600, **claims: Any) -> str:
@@ -214,3 +215,36 @@ def jwt(key: Path | None, *, lasts: float = 600, **claims: Any) -> str:
 
 def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+@contextmanager
+def token_endpoint(
+    authority: CertificateAuthority, make: Callable[[], str]
+) -> Iterator[tuple[str, list[str]]]:
+    """An OpenID provider; yields its address and the logins of those who asked it."""
+    logins: list[str] = []
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            logins.append(self.headers["Authorization"])
+            body = json.dumps({"access_token": make(), "expires_in": 600}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Quietly."""
+
+    pair = authority.issue()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with HTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"https://localhost:{server.server_port}/token", logins
+        finally:
+            server.shutdown()
+            thread.join()

@@ -10,6 +10,7 @@ import pytest
 
 from kclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kclient.protocol.since import FIRST_KAFKA
 from kclient.records import encode
 from kclient.testing import LocalKafka
 from kclient.testing.releases import RELEASES, parse_version
@@ -83,6 +84,16 @@ def test_api_versions_is_answered_since_0_10(broker: Broker) -> None:
             assert {PRODUCE, FETCH, METADATA, API_VERSIONS} <= {
                 each.api_key for each in answer.api_keys
             }
+
+
+def test_the_table_of_first_kafkas_is_right(broker: Broker) -> None:
+    if broker.number < (0, 10):
+        pytest.skip("has no ApiVersions")
+    spoken = {each.api_key for each in api_versions(broker.address, 0).api_keys}
+    due = {key for key, since in FIRST_KAFKA.items() if parse_version(since) <= broker.number}
+    assert spoken & set(FIRST_KAFKA) <= due
+    with_zookeeper, with_kraft, with_a_plugin = {4, 5, 6, 7}, {55, 64, 74, 75, 80, 81}, {71, 72}
+    assert due - spoken <= with_zookeeper | with_kraft | with_a_plugin
 
 
 def test_api_versions_too_new_is_refused_in_version_0(broker: Broker) -> None:

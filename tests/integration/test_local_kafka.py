@@ -18,7 +18,17 @@ from kclient.records import encode
 from kclient.testing import LocalKafka, StartFailed
 from kclient.types import ProducerRecord
 
-from .exchange import brokers, create_topic, fetch, leader, new_name, now_ms, produce, until
+from .exchange import (
+    brokers,
+    create_topic,
+    fetch,
+    leader,
+    metadata,
+    new_name,
+    now_ms,
+    produce,
+    until,
+)
 
 Factory = Callable[..., LocalKafka]
 
@@ -164,6 +174,9 @@ def test_all_can_go_and_come_back_together(trio: LocalKafka) -> None:
         ({"brokers": 4}, "1 to 3 brokers, not 4"),
         ({"brokers": 0}, "1 to 3 brokers, not 0"),
         ({"version": "4.3.1", "zookeeper": True}, "4.3.1 cannot run with ZooKeeper"),
+        ({"version": "0.8.2.2", "listeners": {"SSL": {}}}, "0.8.2.2 has one listener"),
+        ({"listeners": {"CONTROLLER": {}}}, "listener 'CONTROLLER': its name is neither of"),
+        ({"listeners": {"MINE": {}}}, "security.protocol one of .*, not 'MINE'"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_starts(
@@ -177,6 +190,21 @@ def test_a_node_that_does_not_exist(local_kafka: LocalKafka) -> None:
     for call in (local_kafka.kill, local_kafka.stop, local_kafka.start, local_kafka.address):
         with pytest.raises(ConfigError, match=r"there is no node 2, only \[1\]"):
             call(2)
+
+
+def test_more_listeners_on_each_broker(local_kafka_factory: Factory) -> None:
+    more: dict[str, dict[str, object]] = {"INSIDE": {"security.protocol": "PLAINTEXT"}}
+    kafka = local_kafka_factory(brokers=2, listeners=more)
+    addresses = [kafka.listener("INSIDE", node) for node in kafka.nodes]
+    assert len({*addresses, *kafka.bootstrap_servers.split(",")}) == 4
+    for address in addresses:
+        # Whoever comes by this listener is told the addresses of this listener.
+        told = {f"{each.host}:{each.port}" for each in metadata(address, 4, []).brokers}
+        assert told == set(addresses)
+    assert brokers(kafka.bootstrap_servers) == {1, 2}
+    with pytest.raises(ConfigError, match=r"no listener 'SSL', only \['INSIDE'\]"):
+        kafka.listener("SSL")
+    kafka.close()
 
 
 def test_a_running_node_is_not_started_twice(local_kafka: LocalKafka) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -240,6 +241,29 @@ def test_the_name_asked_for_has_no_trailing_dot(tmp_path: Path) -> None:
         sock = socket.create_connection(("127.0.0.1", int(address.split(":")[1])))
         shake_hands(sock, "localhost.", address, ours, Deadline(10)).close()
     assert asked == ["localhost"]
+
+
+def test_an_alert_is_told_also_when_sending_fails_first(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    context = tls_server(authority, verify_mode=ssl.CERT_REQUIRED)
+    context.load_verify_locations(authority.certificate)
+    gone = threading.Event()
+
+    def serve(sock: socket.socket) -> None:
+        # The connection is reset behind the alert: it is refused to whoever sends before reading.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+            context.wrap_socket(sock, server_side=True)
+        sock.close()
+        gone.set()
+
+    ours = ssl.create_default_context(cafile=authority.certificate)
+    with server(serve) as address:
+        line = stream.connect("localhost", int(address.split(":")[1]), Deadline(10), tls=ours)
+        assert gone.wait(10)
+        with pytest.raises(AuthenticationError, match="wants a client certificate"):
+            line.send([b"hello"], Deadline(10))
+        line.close()
 
 
 @pytest.mark.parametrize(

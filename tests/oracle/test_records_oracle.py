@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,7 +128,6 @@ def both(name: str, magic: int, codec: str, rows: list[Row], **more: Any) -> Cas
     return Case(name, {"batches": [spec(magic, plain, rows, **more)]}, ours)
 
 
-@lru_cache(maxsize=1)
 def cases() -> tuple[Case, ...]:
     return (*user_cases(), *broker_cases())
 
@@ -203,8 +201,8 @@ def transaction_cases() -> Iterator[Case]:
 class Oracle:
     """Java's answers to all cases."""
 
-    def __init__(self, version: str, folder: Path) -> None:
-        self.cases = cases()
+    def __init__(self, version: str, folder: Path, cases: tuple[Case, ...]) -> None:
+        self.cases = cases
         self.ours = [case for case in self.cases if case.ours is not None]
         tasks = [case.task for case in self.cases]
         tasks += [{"bytes": case.ours.hex()} for case in self.ours if case.ours]
@@ -226,9 +224,19 @@ def source_for(version: str, folder: Path) -> Path:
     return source
 
 
+asked: dict[str, Oracle] = {}
+"""By version of Java's client, which is asked once: the twins write the same."""
+
+
 @pytest.fixture(scope="module", params=JAVA_VERSIONS)
-def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    return Oracle(request.param, tmp_path_factory.mktemp("oracle"))
+def java(
+    request: pytest.FixtureRequest, twin: str, tmp_path_factory: pytest.TempPathFactory
+) -> Oracle:
+    version, ours = request.param, cases()
+    if version not in asked:
+        asked[version] = Oracle(version, tmp_path_factory.mktemp("oracle"), ours)
+    assert ours == asked[version].cases, f"{twin} does not write what the other twin wrote"
+    return asked[version]
 
 
 # --- what we say ---------------------------------------------------------------------------

@@ -25,7 +25,6 @@ class Authentication:
         self._expires: float | None = None
         self.is_done = not required
         self.takes_raw_tokens = False
-        self.times = 0
 
     def admits(self, api: str) -> bool:
         """Whether a request may be served now; a broker hangs up on others (KIP-368)."""
@@ -53,7 +52,6 @@ class Authentication:
             self.is_done = False
             raise Refusal(Code.SASL_AUTHENTICATION_FAILED)
         self.is_done = True
-        self.times += 1
         if self._lifetime_ms:
             self._expires = time.monotonic() + self._lifetime_ms / 1000
         return self._lifetime_ms

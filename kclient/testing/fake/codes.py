@@ -8,7 +8,6 @@ from enum import IntEnum
 class Code(IntEnum):
     """Kafka's names and numbers."""
 
-    NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
     UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -144,7 +144,7 @@ class PartitionLog:
         return found
 
     def _batches_from(self, offset: int) -> Iterator[StoredBatch]:
-        position = bisect_left([batch.last_offset for batch in self.batches], offset)
+        position = bisect_left(self.batches, offset, key=lambda batch: batch.last_offset)
         return iter(self.batches[position:])
 
     def aborted_between(self, offset: int, end: int) -> list[Aborted]:
@@ -185,10 +185,6 @@ class PartitionLog:
         following = next(entry for entry in self.epochs if entry[0] > epoch)
         known = [entry[0] for entry in self.epochs if entry[0] <= epoch]
         return (known[-1] if known else epoch), following[1]
-
-    def epoch_at_end(self) -> int:
-        """The leader epoch of the last record, or of the leader if there is none."""
-        return self.batches[-1].header.leader_epoch if self.batches else UNKNOWN
 
 
 def check_batches(data: Buffer) -> list[RecordBatch]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from threading import Thread
 
 from kclient.deadline import Deadline
-from kclient.errors import KafkaError, ProtocolError
+from kclient.errors import KafkaError, KafkaTimeout, ProtocolError
 from kclient.protocol import (
     APIS,
     REQUESTS,
@@ -62,16 +62,24 @@ class Broker:
 
     def stop(self) -> None:
         """Close the port and every connection; returns when all threads have ended."""
-        listener, self._listener = self._listener, None
+        with self._state.changed:  # from here on, whoever is accepted is turned away
+            listener, self._listener = self._listener, None
         if listener is not None:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
             listener.close()
         self.hang_up()
         deadline = Deadline(_FAREWELL_SECONDS)
-        for thread in self._threads:
-            thread.join(deadline.remaining())
+        for thread in list(self._threads):
+            if not deadline.is_over:
+                thread.join(deadline.remaining())
+        stuck = [thread for thread in self._threads if thread.is_alive()]
         self._threads.clear()
+        if stuck:
+            raise KafkaTimeout(
+                f"{len(stuck)} threads of the fake broker {self._node.id} did not end within "
+                f"{_FAREWELL_SECONDS} s: does an answer() or alter() of the test block?"
+            )
 
     def hang_up(self) -> None:
         """Close every connection there is."""

@@ -126,6 +126,11 @@ def test_a_port_without_sasl() -> None:
     assert "takes no SASL login; set security_protocol" in str(error)
 
 
+def test_a_login_again_too_soon() -> None:
+    error = refusal(Script(SaslHandshakeResponse(error_code=34)), again=True)
+    assert "takes no login again now" in str(error)
+
+
 def test_an_unknown_error_of_the_handshake() -> None:
     assert "UNKNOWN_SERVER_ERROR" in str(refusal(Script(SaslHandshakeResponse(error_code=-1))))
 

@@ -7,6 +7,7 @@ import json
 import logging
 import pickle
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -221,6 +222,12 @@ def test_only_https_is_asked_for_tokens(url: str) -> None:
     with pytest.raises(ConfigError, match="sasl_oauthbearer_token_endpoint_url") as refused:
         security(**{**OIDC, "sasl_oauthbearer_token_endpoint_url": url})
     assert SECRET not in str(refused.value)
+
+
+def test_kerberos_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ConfigError, match=r"pip install 'kclient\[gssapi\]'"):
+        security(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
 # --- logins ---

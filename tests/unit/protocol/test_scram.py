@@ -7,6 +7,8 @@ from collections.abc import Generator
 from importlib import import_module
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kclient.errors import AuthenticationError, ConfigError
 from kclient.protocol.sasl import Scram
@@ -120,6 +122,24 @@ def test_nobody_is_logged_in_before_the_broker_proves_itself(last: bytes, compla
     exchange.send(CHALLENGE)
     with pytest.raises(AuthenticationError, match=complaint):
         exchange.send(last)
+
+
+PIECES = st.sampled_from(["r=", THEIRS, NONCE, ",s=", SALT, ",i=", "4096", ",", "=", "v=", "e=x"])
+ANSWERS = st.binary(max_size=80) | st.lists(PIECES, max_size=9).map(
+    lambda all_: "".join(all_).encode()
+)
+
+
+@given(ANSWERS, ANSWERS)
+def test_nothing_but_the_right_answers_logs_in_or_breaks(first: bytes, last: bytes) -> None:
+    exchange = login()
+    next(exchange)
+    try:
+        exchange.send(first)
+        exchange.send(last)
+    except AuthenticationError:
+        return
+    pytest.fail("a forged exchange was taken for a login")
 
 
 def test_an_empty_name_and_an_unknown_hash_are_refused() -> None:

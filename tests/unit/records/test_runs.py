@@ -129,6 +129,19 @@ def test_timestamps_that_do_not_fit_leave_the_batch_as_it_was(timestamp: int, be
     assert (writer.count, writer.seal()) == (before, sealed)
 
 
+def test_timestamps_stop_where_64_bits_do() -> None:
+    writer = open_batch()
+    last = (1 << 63) - 1
+    writer.append(None, b"v", (), last - 1)
+    writer.append(None, b"v", (), last)
+    for timestamp in (last + 1, last + 5000):
+        with pytest.raises(ProtocolError, match="timestamp"):
+            writer.append(None, b"v", (), timestamp)
+        with pytest.raises(ProtocolError, match="timestamp"):
+            writer.append_values([b"v"], 0, timestamp, FAR)
+    assert [record.timestamp for record in decode(writer.seal())] == [last - 1, last]
+
+
 def test_a_run_cannot_start_before_the_list() -> None:
     for magic in (0, 1, 2):
         with pytest.raises(IndexError):

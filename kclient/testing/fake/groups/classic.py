@@ -70,14 +70,12 @@ class ClassicGroup:
     def join(self, joiner: Member, protocol_type: str, now: float) -> Member:
         """Take a member in, or again; ``is_joining`` tells whether a new generation begins.
 
-        Raises a Refusal for an unknown or fenced member, or one that has no protocol in
-        common with the others.
+        Raises a Refusal for a fenced member. Its protocols have been checked.
         """
-        self._check_protocols(joiner, protocol_type)
         self.protocol_type = protocol_type
         known = self.members.get(joiner.id)
         if known is not None:
-            self._check_instance(known.id, joiner.instance_id)
+            self.check_instance(known.id, joiner.instance_id)
             return self._rejoin(known, joiner, now)
         twin = self._static(joiner.instance_id)
         if twin is not None:
@@ -122,7 +120,8 @@ class ClassicGroup:
         self._prepare(now)
         self.tick(now)
 
-    def _check_protocols(self, joiner: Member, protocol_type: str) -> None:
+    def check_protocols(self, joiner: Member, protocol_type: str) -> None:
+        """Raise a Refusal for one who has no protocol in common with the others."""
         others = [member for member in self.members.values() if member.id != joiner.id]
         if not joiner.protocols:
             raise Refusal(Code.INCONSISTENT_GROUP_PROTOCOL)
@@ -216,7 +215,7 @@ class ClassicGroup:
         if member_id in self.expected:
             self.expected.discard(member_id)
             return member_id
-        self._check_instance(member_id, instance_id)
+        self.check_instance(member_id, instance_id)
         if member_id not in self.members:
             raise Refusal(Code.UNKNOWN_MEMBER_ID)
         self._remove(member_id, now)
@@ -231,7 +230,7 @@ class ClassicGroup:
         self, member_id: str, instance_id: str | None, generation: int | None, now: float
     ) -> Member:
         """A member that shows signs of life. Raises a Refusal if it is not what it thinks."""
-        self._check_instance(member_id, instance_id)
+        self.check_instance(member_id, instance_id)
         if member_id not in self.members:
             raise Refusal(Code.UNKNOWN_MEMBER_ID)
         if generation is not None and generation != self.generation:
@@ -240,7 +239,8 @@ class ClassicGroup:
         member.last_seen = now
         return member
 
-    def _check_instance(self, member_id: str, instance_id: str | None) -> None:
+    def check_instance(self, member_id: str, instance_id: str | None) -> None:
+        """Raise a Refusal for a static member whose place another has taken."""
         twin = self._static(instance_id)
         if twin is not None and twin.id != member_id:
             raise Refusal(Code.FENCED_INSTANCE_ID)

@@ -137,11 +137,12 @@ class ConsumerGroup:
         return twin
 
     def _known(self, said: Heartbeat) -> ConsumerMember:
+        twin = self._static(said.instance_id)
+        if twin is not None and twin.id != said.member_id:
+            raise Refusal(Code.FENCED_INSTANCE_ID)
         member = self.members.get(said.member_id)
         if member is None:
             raise Refusal(Code.UNKNOWN_MEMBER_ID)
-        if member.instance_id != said.instance_id and said.instance_id is not None:
-            raise Refusal(Code.FENCED_INSTANCE_ID)
         if said.epoch == member.epoch:
             return member
         # The answer with its new epoch may have been lost: then it still owns no more than before.

@@ -15,7 +15,6 @@ from kclient.protocol.messages.join_group import (
 from kclient.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
-    MemberIdentity,
     MemberResponse,
 )
 from kclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -33,24 +32,27 @@ def join_group(call: Call, request: JoinGroupRequest) -> Message:
     if request.session_timeout_ms <= 0:
         raise Refusal(Code.INVALID_SESSION_TIMEOUT)
     member_id = _member_id(call, group, request)
+    now = time.monotonic()
+    joiner = _joiner(call, request, member_id, now)
+    group.check_protocols(joiner, request.protocol_type)
     if call.version >= 4 and not request.member_id and request.group_instance_id is None:
         # The id goes out first, so that a joiner whose answer is lost leaves no ghost (KIP-394).
         group.expected.add(member_id)
         return JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED, member_id=member_id)
-    now = time.monotonic()
-    is_back = not request.member_id
-    member = group.join(_joiner(call, request, member_id, now), request.protocol_type, now)
+    generation = group.generation
+    member = group.join(joiner, request.protocol_type, now)
     call.state.changed.notify_all()
-    is_old_generation = not member.is_joining
     _await(call, group, lambda: not member.is_joining or group.members.get(member.id) is not member)
     if group.members.get(member.id) is not member:
         raise Refusal(Code.FENCED_INSTANCE_ID if member.is_static else Code.UNKNOWN_MEMBER_ID)
-    return _joined(call, group, member, keeps_assignment=is_back and is_old_generation)
+    is_back = not request.member_id and group.generation == generation
+    return _joined(call, group, member, keeps_assignment=is_back)
 
 
 def _member_id(call: Call, group: ClassicGroup, request: JoinGroupRequest) -> str:
     if not request.member_id:
         return call.state.groups.new_member_id(call.seen.client_id)
+    group.check_instance(request.member_id, request.group_instance_id)
     known = {*group.members, *group.expected}
     if request.member_id not in known:
         raise Refusal(Code.UNKNOWN_MEMBER_ID)
@@ -108,12 +110,9 @@ def sync_group(call: Call, request: SyncGroupRequest) -> Message:
     member = group.member(
         request.member_id, request.group_instance_id, request.generation_id, time.monotonic()
     )
-    for given, agreed in (
-        (request.protocol_type, group.protocol_type),
-        (request.protocol_name, group.protocol),
-    ):
-        if given is not None and given != agreed:
-            raise Refusal(Code.INCONSISTENT_GROUP_PROTOCOL)
+    agreed = (group.protocol_type, group.protocol)
+    if call.version >= 5 and agreed != (request.protocol_type, request.protocol_name):
+        raise Refusal(Code.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is GroupState.COMPLETING and member.id == group.leader:
         group.assign({item.member_id: bytes(item.assignment) for item in request.assignments})
         call.state.changed.notify_all()
@@ -147,22 +146,26 @@ def heartbeat(call: Call, request: HeartbeatRequest) -> Message:
 @handles(LeaveGroupRequest)
 def leave_group(call: Call, request: LeaveGroupRequest) -> Message:
     """Let members go; before v3 one, whose error is at the top."""
-    group = _group(call, request.group_id)
-    now = time.monotonic()
+    call.coordinate(request.group_id)
     if call.version < 3:
-        group.leave(request.member_id, None, now)
-        call.state.changed.notify_all()
+        _leave(call, request.group_id, request.member_id, None)
         return LeaveGroupResponse()
-    answers = [_leave(group, member, now) for member in request.members]
-    call.state.changed.notify_all()
+    answers = [
+        MemberResponse(
+            member_id=who.member_id,
+            group_instance_id=who.group_instance_id,
+            error_code=code_of(
+                _leave, call, request.group_id, who.member_id, who.group_instance_id
+            ),
+        )
+        for who in request.members
+    ]
     return LeaveGroupResponse(members=answers)
 
 
-def _leave(group: ClassicGroup, who: MemberIdentity, now: float) -> MemberResponse:
-    code = code_of(group.leave, who.member_id, who.group_instance_id, now)
-    return MemberResponse(
-        member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=code
-    )
+def _leave(call: Call, group_id: str, member_id: str, instance_id: str | None) -> None:
+    _group(call, group_id).leave(member_id, instance_id, time.monotonic())
+    call.state.changed.notify_all()
 
 
 def _group(call: Call, group_id: str) -> ClassicGroup:

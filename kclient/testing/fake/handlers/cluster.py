@@ -39,7 +39,7 @@ from kclient.testing.fake.topics import NO_LEADER, Partition, Topic
 API_VERSIONS = 18
 _NO_ID = UUID(int=0)
 _TRANSACTION_VERSION = "transaction.version"
-_TRANSACTION_KEYS = range(3)
+_KEY_TYPES = range(3)  # group, transactional id, share partition
 
 
 @handles(ApiVersionsRequest)
@@ -167,9 +167,11 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Message:
 def _coordinator(call: Call, key: str, key_type: int) -> Coordinator:
     try:
         call.check()
-        if key_type not in _TRANSACTION_KEYS:
+        if key_type not in _KEY_TYPES:
             raise Refusal(Code.INVALID_REQUEST)
         node_id = call.state.coordinator(key)
+        if node_id == NO_LEADER:
+            raise Refusal(Code.COORDINATOR_NOT_AVAILABLE)
     except Refusal as refusal:
         return Coordinator(
             key=key,

@@ -63,16 +63,14 @@ def _check_member(call: Call, request: OffsetCommitRequest) -> None:
     call.coordinate(request.group_id)
     if not request.group_id:
         raise Refusal(Code.INVALID_GROUP_ID)
+    generation = request.generation_id_or_member_epoch
     group = call.state.groups.find(request.group_id)
-    if group is not None:
-        group.check_commit(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            time.monotonic(),
-        )
-    elif request.generation_id_or_member_epoch >= 0:
-        raise Refusal(Code.ILLEGAL_GENERATION)
+    if group is None and generation >= 0:
+        is_new = call.version >= 9
+        raise Refusal(Code.GROUP_ID_NOT_FOUND if is_new else Code.ILLEGAL_GENERATION)
+    if group is None:
+        group = call.state.groups.classic(request.group_id)
+    group.check_commit(request.member_id, request.group_instance_id, generation, time.monotonic())
 
 
 def _commit(

@@ -111,7 +111,13 @@ def _read_partition(
         partition.check_epoch(wants.current_leader_epoch)
         _fill(call, request, partition, wants, data, min(left, wants.partition_max_bytes), is_first)
     except Refusal as refusal:
-        data.error_code = refusal.code
+        data = PartitionData(
+            partition_index=key.partition,
+            error_code=refusal.code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
         led = new_leader(topic, key.partition, refusal.code)
         if led is not None and call.version >= 12:
             data.current_leader = LeaderIdAndEpoch(

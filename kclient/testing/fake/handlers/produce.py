@@ -104,6 +104,8 @@ def _append(
     batches = check_batches(data.records or b"")
     _check_format(call, topic, batches, len(data.records or b""))
     batch = batches[0]
+    if batch.producer_id >= 0 and min(batch.producer_epoch, batch.base_sequence) < 0:
+        raise Refusal(Code.INVALID_RECORD)
     if batch.producer_id < 0:
         return partition.log.append(data.records or b"", partition.leader_epoch)
     if batch.is_transactional:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from kclient.protocol import Message
 from kclient.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -37,7 +35,6 @@ from kclient.testing.fake.handlers.registry import code_of, handles
 _DEFAULT = -1
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _TOPIC_SOURCE, _DEFAULT_SOURCE = 1, 5
-_NO_ID = UUID(int=0)
 
 
 @handles(CreateTopicsRequest, itemised=True)

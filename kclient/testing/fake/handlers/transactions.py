@@ -147,9 +147,6 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Message:
 def _commit_in_transaction(call: Call, request: TxnOffsetCommitRequest) -> None:
     call.coordinate(request.group_id)
     now = time.monotonic()
-    group = call.state.groups.find(request.group_id)
-    if group is not None and request.member_id:
-        group.check_commit(request.member_id, request.group_instance_id, request.generation_id, now)
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     transactions = call.state.transactions
     transaction = transactions.check(
@@ -159,6 +156,9 @@ def _commit_in_transaction(call: Call, request: TxnOffsetCommitRequest) -> None:
         transactions.add(transaction, now, group=request.group_id)
     elif request.group_id not in transaction.groups:
         raise Refusal(Code.INVALID_TXN_STATE)
+    group = call.state.groups.find(request.group_id)
+    if group is not None and request.member_id:
+        group.check_commit(request.member_id, request.group_instance_id, request.generation_id, now)
     offsets = call.state.groups.offsets(request.group_id)
     for topic in request.topics:
         for item in topic.partitions:

@@ -1,4 +1,4 @@
-"""Slow errands of the engine, each in a thread of its own, so that no broker delays another.
+"""Slow errands of an engine, each in a thread of its own, so that no broker delays another.
 
 Connecting to a broker that does not answer takes seconds, in which the others' batches go on.
 """
@@ -18,13 +18,14 @@ class Tasks:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        # By key: the result, until it is collected. One engine starts and collects, so that
-        # single steps on the dict are all the locking there is to do.
+        self._lock = threading.Lock()  # guards the two below
         self._results: dict[Hashable, object] = {}
+        """By key, until they are collected: one step on a dict is what no interrupt divides."""
+        self._discard: Callable[[object], None] | None = None
 
     def start(self, key: Hashable, work: Callable[[], object]) -> None:
         """Begin an errand, unless one of this key is under way."""
-        if key in self._results:
+        if key in self._results or self._discard is not None:
             return
         name = f"kclient-{key[0] if isinstance(key, tuple) else key}"
         thread = threading.Thread(target=self._run, args=(key, work), name=name, daemon=True)
@@ -42,6 +43,11 @@ class Tasks:
         """Whether an errand of this key is under way, or its result not collected."""
         return key in self._results
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._results
+
     def collect(self) -> Iterator[tuple[Hashable, object]]:
         """Keys and results of errands that have ended; an error is a result.
 
@@ -52,12 +58,23 @@ class Tasks:
                 yield key, result
                 del self._results[key]
 
+    def close(self, discard: Callable[[object], None]) -> list[tuple[Hashable, object]]:
+        """Start no more; return what has ended, and give ``discard`` what ends later."""
+        with self._lock:
+            self._discard = discard
+        return list(self.collect())
+
     def _run(self, key: Hashable, work: Callable[[], object]) -> None:
         try:
             result: object = work()
         except Exception as error:
             result = error if isinstance(error, KafkaError) else _wrapped(error)
-        self._results[key] = result
+        with self._lock:
+            discard = self._discard
+            if discard is None:
+                self._results[key] = result
+        if discard is not None:
+            discard(result)
         self._wake()
 
 

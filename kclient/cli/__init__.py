@@ -1,0 +1,1 @@
+"""The command line: ``kclient`` or ``python -m kclient.cli``."""

@@ -1,0 +1,1 @@
+"""How records come from brokers: positions, sessions, fetches, and what is in them."""
