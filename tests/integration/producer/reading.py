@@ -40,7 +40,7 @@ def read_all(
         partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         consumer.assign([confluent_kafka.TopicPartition(topic, each, 0) for each in partitions])
         found: list[Read] = []
-        ended: set[int] = set()
+        ended: set[int | None] = set()
         while len(ended) < len(partitions):
             message = consumer.poll(30)
             assert message is not None, "nothing comes any more"
