@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kclient.errors import KafkaError
@@ -203,6 +204,27 @@ class Batch:
         if self.parts:
             return sum(part.failed() for _, part in self.parts)
         return self.count if self.error is not None else 0
+
+
+class Ended:
+    """Tells whether all of some batches have ended; several threads may ask it at once."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = batches
+        self._seen = 0  # whoever writes it last has seen that many at the front to be done
+
+    def __call__(self) -> bool:
+        """Whether all have an outcome."""
+        seen, batches = self._seen, self._batches
+        while seen < len(batches) and batches[seen].is_done:
+            seen += 1
+        self._seen = seen
+        return seen == len(batches)
+
+    @property
+    def first(self) -> Batch:
+        """The first that has none, as far as was seen."""
+        return self._batches[min(self._seen, len(self._batches) - 1)]
 
 
 def following(sequence: int, count: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Pair
-from kclient.delivery.batch import Batch
+from kclient.delivery.batch import Batch, Ended
 from kclient.delivery.carrier import Carrier
 from kclient.delivery.intake import Intake
 from kclient.delivery.partitioner import spread
@@ -75,15 +75,14 @@ class Tally:
         else:
             self.open[batch] = _Share(known.first, end, known.records + end - first)
 
-    def is_over(self) -> bool:
-        """Count batches that have an outcome; whether that is all of them."""
+    def count_ended(self) -> None:
+        """Count the batches at the front that have an outcome, and let go of them."""
         while self.open:
             batch = next(iter(self.open))
             if not batch.is_done:
-                return False
+                return
             self._count(batch, self.open[batch])
             del self.open[batch]
-        return True
 
     def _count(self, batch: Batch, share: _Share) -> None:
         if batch.error is not None:
@@ -156,7 +155,9 @@ class Bulk:
         with self._accumulator.lock:
             for batch in tally.open:
                 self._accumulator.hurry(batch)
-        self._carrier.until(tally.is_over, Deadline(seconds), f"sending records to {topic!r}")
+        ended = Ended(list(tally.open))
+        self._carrier.until(ended, Deadline(seconds), f"sending records to {topic!r}")
+        tally.count_ended()
         if tally.failures:
             raise delivery_error(tally.failures, tally.report)
 
@@ -208,7 +209,7 @@ class Bulk:
         tally.watch(batch, index, index + 1)
         if self._accumulator.ready:
             self._carrier.step()
-            tally.is_over()
+            tally.count_ended()
 
     def _append_values(self, topic: str, values: list[bytes | None], tally: Tally) -> None:
         """Values without keys: each run of them fills the sticky partition's batch."""
@@ -263,7 +264,7 @@ class Bulk:
             self._intake.await_room()
         elif self._accumulator.ready:
             self._carrier.step()
-        tally.is_over()
+        tally.count_ended()
         return self._intake.placement.topic(topic)
 
 

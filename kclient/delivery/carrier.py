@@ -67,6 +67,7 @@ class Carrier:
     def until(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
         """Return when ``done()`` is true, carrying the engine if nobody else does.
 
+        ``done`` may be asked by several threads at once, so it must change nothing.
         Raises KafkaTimeout at the deadline, ClientClosedError after ``retire``, and whatever
         a step raises.
         """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Accumulator
-from kclient.delivery.batch import Batch
+from kclient.delivery.batch import Batch, Ended
 from kclient.delivery.carrier import Carrier
 from kclient.delivery.engine import Engine
 from kclient.delivery.sender import Sender
@@ -46,17 +45,11 @@ class Drain:
     def flush(self, deadline: Deadline) -> None:
         """Send everything that is queued, and wait for its outcome. Raises KafkaTimeout."""
         with self._accumulator.lock:
-            waiting = deque(self._accumulator.close_all())
-
-        def is_done() -> bool:
-            while waiting and waiting[0].is_done:
-                waiting.popleft()
-            return not waiting
-
+            ended = Ended(self._accumulator.close_all())
         try:
-            self._carrier.until(is_done, deadline, "flushing")
+            self._carrier.until(ended, deadline, "flushing")
         except KafkaTimeout as error:
-            raise self._explained(error, waiting[0]) from None
+            raise self._explained(error, ended.first) from None
 
     def close(self, deadline: Deadline) -> None:
         """Flush until the deadline, give up what is left, and give everything back.
