@@ -101,13 +101,13 @@ def test_one_group_of_three_clients(servers: str, consume: Callable[..., Consume
             theirs.poll(0.05)
             (found,) = admin.describe_groups([group]).values()
             shares = [len(member.assignment) for member in found.members]
-            return sorted(shares) == [3, 3, 3]
+            told = [len(mine.assignment()), len(theirs.assignment())]
+            return shares == [3, 3, 3] and told == [3, 3]
 
         poll_until(is_spread, mine)
         (found,) = admin.describe_groups([group]).values()
         owned = sorted(tp for member in found.members for tp in member.assignment)
         assert owned == partitions_of(topic, 9)
-        assert len(mine.assignment()) == len(theirs.assignment()) == 3
         values = [b"%d" % number for number in range(900)]
         write(servers, topic, values)
         got: collections.Counter[bytes] = collections.Counter()
