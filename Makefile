@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
 SOURCES := kclient pyspark_kclient.py tests tools examples bench setup.py
 
-.PHONY: test test-brokers test-container test-spark check demo bench bench-spark fuzz messages tools jars kerberos clean
+.PHONY: test test-brokers test-container test-spark check demo bench bench-quick bench-spark fuzz messages tools jars kerberos clean
 
 test: jars kerberos
 	$(BIN)/python -m pytest
@@ -32,9 +32,18 @@ check: $(VENV)/.stamp
 demo: jars
 	$(BIN)/python examples/demo.py
 
-bench: $(VENV)/.stamp
+# Beside the peers, with ratios; takes a quarter of an hour, the quick one under 3 minutes.
+bench: jars
 	$(BIN)/python -m bench.messages
 	$(BIN)/python -m bench.metadata
+	$(BIN)/python -m bench.records
+	$(BIN)/python -m bench.instructions
+	$(BIN)/python -m bench.admin
+	$(BIN)/python -m bench.throughput
+	$(BIN)/python -m bench.throughput --size 1024
+
+bench-quick: jars
+	$(BIN)/python -m bench.throughput --quick
 
 # Some 15 minutes; BENCH_SPARK='--rows 500000 --large 100000' is a short one.
 bench-spark: jars

@@ -230,8 +230,11 @@ class Metadata:
                 failures.append(error)
                 if deadline.is_over:
                     break
+        summary = _summary(failures)
+        if not self._failing_since:
+            _log.warning("%s; it is tried again", summary)
         self._failing_since = self._failing_since or time.monotonic()
-        raise _summary(failures)
+        raise summary
 
     def _fetch_from(
         self,
@@ -305,7 +308,13 @@ def _summary(failures: list[KafkaError]) -> KafkaError:
 def metadata_request(
     topics: Collection[str] | None, version: int, *, create: bool = False
 ) -> MetadataRequest:
-    """The question about some topics, or None for all, in a version."""
+    """The question about some topics, or None for all, in a version.
+
+    Before v4 a broker makes the topics it is asked for by name, if it is configured so; to
+    look without making, all are asked for.
+    """
+    if topics and version < 4 and not create:
+        topics = None
     names = [MetadataRequestTopic(name=name) for name in sorted(topics or ())]
     if version == 0:  # an empty list means all; a name that cannot exist asks for none
         none = [MetadataRequestTopic(name="~")]

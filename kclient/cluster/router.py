@@ -48,6 +48,13 @@ _LEADER_NOT_AVAILABLE = 5
 _MOVED = (15, 16, 41)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROLLER
 
 
+class AbsentBroker(TransportError):
+    """No broker of that node id is part of the cluster, at least for now."""
+
+
+_ABSENT = (TopicNotFound, AbsentBroker)
+
+
 class Router:
     """Finds brokers and asks them. Safe for many threads."""
 
@@ -146,7 +153,7 @@ class Router:
             for item in pending:
                 error = results[item]
                 self.forget(target(item), error)
-                if isinstance(error, TopicNotFound) and time.monotonic() > patience:
+                if isinstance(error, _ABSENT) and time.monotonic() > patience:
                     error.retriable = False
             pending = [item for item in pending if _is_retriable(results[item])]
         return results
@@ -215,7 +222,7 @@ class Router:
         if isinstance(target, Node):
             if target.node not in brokers:
                 self._metadata.mark_stale()
-                raise TransportError(
+                raise AbsentBroker(
                     f"broker {target.node} is not part of the cluster now; known are "
                     f"{sorted(brokers)}",
                     node=target.node,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kclient import Admin, NewTopic, TopicPartition
+from kclient import Admin, ConfigResource, NewTopic, TopicPartition
 from kclient.errors import (
     BrokerError,
     ClientClosedError,
@@ -16,6 +16,7 @@ from kclient.errors import (
     PartialFailure,
     TopicExists,
     TopicNotFound,
+    TransportError,
     UnsupportedVersion,
 )
 from kclient.protocol import Message
@@ -164,6 +165,16 @@ def test_a_topic_that_is_not_there_is_told_soon(cluster: FakeCluster, admin: Adm
         admin.list_offsets([good, bad], timeout=30)
     assert caught.value.results[good].offset == 0
     assert isinstance(caught.value.failures[bad], TopicNotFound)
+
+
+def test_a_broker_that_is_not_there_is_told_soon(admin: Admin) -> None:
+    here, gone = ConfigResource("broker", "1"), ConfigResource("broker", "9")
+    with pytest.raises(PartialFailure) as caught:
+        admin.describe_configs([here, gone], timeout=30)
+    assert list(caught.value.results) == [here]
+    assert "broker 9 is not part of the cluster" in str(caught.value.failures[gone])
+    with pytest.raises(TransportError, match=r"known are \[1, 2, 3\]"):
+        admin.describe_configs([gone], timeout=30)
 
 
 def test_time_is_limited(cluster: FakeCluster, admin: Admin) -> None:

@@ -76,12 +76,12 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
 def submit_many(producer: Producer, count: int) -> None:
     for _ in range(count):
         producer.submit(TOPIC, b"x" * 100)
 
 
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_costs_no_record_and_makes_none_twice(name: str, fake_cluster: Start) -> None:
     cluster = fake_cluster(brokers=3, topics={TOPIC: 1})
     with quick(cluster) as producer:

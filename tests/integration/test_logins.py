@@ -171,7 +171,7 @@ def test_a_login_on_a_port_that_takes_none(secured: Secured) -> None:
 
 
 def test_no_login_on_a_port_that_wants_one(secured: Secured) -> None:
-    with pytest.raises(TransportError, match="does this listener want a login"):
+    with pytest.raises(AuthenticationError, match="this listener wants a login"):
         connect(secured.kafka.listener("SASL_PLAINTEXT"))
 
 

@@ -22,7 +22,7 @@ from kclient import Admin, TopicPartition
 
 from .test_write import records
 
-KILLS = int(os.environ.get("KCLIENT_SPARK_KILLS", "3"))
+KILLS = int(os.environ.get("KCLIENT_SPARK_KILLS", "2"))
 ROWS = 200
 HERE = Path(__file__).parent
 

@@ -90,6 +90,8 @@ def test_topics_live_and_die(old: Old) -> None:
     with pytest.raises(PartialFailure) as caught:
         admin.describe_topics([name])
     assert isinstance(caught.value.failures[name], TopicNotFound)
+    with pytest.raises(PartialFailure):
+        admin.list_offsets([TopicPartition(name, 0)])
     # Asking an old broker for a topic makes it, where brokers make topics that are asked for.
     assert name not in admin.list_topics()
 

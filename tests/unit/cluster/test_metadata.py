@@ -361,7 +361,15 @@ def without_brokers(seen: SeenRequest, answer: Message) -> Message:
 
 @pytest.mark.parametrize(
     ("topics", "version", "wanted"),
-    [(None, 0, []), ((), 0, ["~"]), (["b", "a"], 0, ["a", "b"]), (None, 1, None), ((), 13, [])],
+    [
+        (None, 0, []),
+        ((), 0, ["~"]),
+        (["a"], 0, []),  # by name, it might be made
+        (None, 1, None),
+        (["a"], 3, None),
+        (["b", "a"], 4, ["a", "b"]),
+        ((), 13, []),
+    ],
 )
 def test_all_topics_some_or_none_in_every_version(
     topics: list[str] | None, version: int, wanted: list[str] | None
@@ -370,6 +378,12 @@ def test_all_topics_some_or_none_in_every_version(
     names = None if request.topics is None else [each.name for each in request.topics]
     assert names == wanted
     assert MetadataRequest.decode(request.encode(version), version).topics == request.topics
+
+
+@pytest.mark.parametrize("version", [0, 3, 13])
+def test_a_topic_that_is_to_be_made_is_asked_for_by_name(version: int) -> None:
+    request = metadata_request(["a"], version, create=True)
+    assert [each.name for each in request.topics or ()] == ["a"]
 
 
 def test_a_question_that_is_not_answered_is_put_to_another(

@@ -29,6 +29,8 @@ from kclient.protocol.negotiate import KAFKA_0_8
 from kclient.testing import FakeCluster
 from kclient.testing.fake import close_after, drop
 
+from .peer import Line, Peer
+
 NEVER = Deadline(3600)
 
 
@@ -247,12 +249,20 @@ def test_close_ends_a_wait_for_a_backoff() -> None:
     assert [type(error) for error in failures] == [ClientClosedError]
 
 
-def test_close_during_the_opening_leaves_nothing_open(cluster: FakeCluster, pool: Pool) -> None:
-    fault = cluster.on("ApiVersions", drop(), times=None)
-    thread, failures = in_thread(lambda: pool.acquire(endpoint(cluster), "admin", Deadline(60)))
-    fault.await_hit(20)
-    pool.close()
-    thread.join(20)
+def test_close_during_the_opening_ends_it(pool: Pool) -> None:
+    asked = threading.Event()
+
+    def hear_and_say_nothing(line: Line) -> None:
+        line.request()
+        asked.set()
+        line.drain()
+
+    with Peer(hear_and_say_nothing) as peer:
+        where = Endpoint(1, "127.0.0.1", peer.port)
+        thread, failures = in_thread(lambda: use(pool, where, deadline=Deadline(3600)))
+        assert asked.wait(20)
+        pool.close()
+        thread.join(20)
     (error,) = failures
     assert isinstance(error, (ClientClosedError, TransportError))
 
