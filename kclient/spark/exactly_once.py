@@ -2,8 +2,9 @@
 
 A task writes in a transaction of its own, whose id is made of the query and the task's
 number, and does not commit it. In the same transaction it writes a marker: the offset of a
-bookkeeping group, one for each task's number, that says which micro-batch this is and how
-many rows it has. When all tasks are done, and only then, the driver commits them all.
+bookkeeping group, which has the name of the transactional id, that says which micro-batch
+this is and how many rows it has. When all tasks are done, and only then, the driver commits
+them all.
 
 What happens when something dies, in the order in which a repeated task finds out:
 
@@ -110,8 +111,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
             return Prepared(0, None)
         number, batch_id = _task().partitionId(), int(_property(_BATCH))
         prefix = self._options.transactional_id or f"kclient-spark-{_property(_QUERY)}"
-        marker = _Marker(self._options, prefix, number)
-        with _producer(self._options, f"{prefix}-{number}") as producer:
+        marker = _Marker(self._options, f"{prefix}-{number}")
+        with _producer(self._options, marker.group) as producer:
             producer.init_transactions()  # before the marker is read; see the module
             done = marker.rows_of(batch_id)
             if done is not None:
@@ -133,13 +134,13 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
 
 class _Marker:
-    """The offset that says which micro-batch a task of this number committed last."""
+    """The offset that says which micro-batch the tasks of one number committed last."""
 
-    def __init__(self, options: WriteOptions, prefix: str, number: int) -> None:
+    def __init__(self, options: WriteOptions, group: str) -> None:
         assert options.topic is not None
+        self.group = group
         self._client = _admin_options(options)
-        self._group = prefix
-        self._tp = TopicPartition(options.topic, number)
+        self._tp = TopicPartition(options.topic, 0)  # brokers want one that exists
 
     def rows_of(self, batch_id: int) -> int | None:
         """How many rows of a micro-batch were committed; None if it was not.
@@ -147,14 +148,14 @@ class _Marker:
         Raises TransactionFailed if a later one was: two queries use the same id.
         """
         with Admin(**self._client) as admin:
-            found = admin.list_group_offsets(self._group, [self._tp], require_stable=True)
+            found = admin.list_group_offsets(self.group, [self._tp], require_stable=True)
         marker = found.get(self._tp)
         if marker is None or marker.offset < batch_id:
             return None
         if marker.offset > batch_id:
             raise TransactionFailed(
                 f"micro-batch {batch_id} comes after {marker.offset}, by the markers of group "
-                f"{self._group!r}: the checkpoint is older than what was written, or another "
+                f"{self.group!r}: the checkpoint is older than what was written, or another "
                 "query writes under the same kclient.transactionalId"
             )
         return int(marker.metadata)
@@ -163,7 +164,7 @@ class _Marker:
         self, batch_id: int, rows: int
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
         """The marker for a micro-batch, to be committed with it."""
-        return {self._tp: OffsetAndMetadata(batch_id, str(rows))}, GroupMetadata(self._group)
+        return {self._tp: OffsetAndMetadata(batch_id, str(rows))}, GroupMetadata(self.group)
 
 
 def _skipped(batches: Iterator[Any], done: int, batch_id: int, number: int) -> Prepared:
