@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
 SOURCES := kclient tests tools examples bench setup.py
 
-.PHONY: test test-brokers test-container check demo bench fuzz messages tools jars kerberos clean
+.PHONY: test test-ages test-brokers test-container check demo bench fuzz messages tools jars kerberos clean
 
 test: jars kerberos
 	$(BIN)/python -m pytest
@@ -14,6 +14,10 @@ test: jars kerberos
 # Brokers of every age; their jars are fetched at first use.
 test-brokers: jars
 	$(BIN)/python -m pytest tests/integration -m every_kafka
+
+# What works on which Kafka; if all went as expected, the README's table is written anew.
+test-ages: jars
+	KCLIENT_TABLE=README.md $(BIN)/python -m pytest tests/ages -m 'every_kafka or not every_kafka'
 
 # The integration tests against a container, by an engine that is started if none answers.
 test-container: jars
