@@ -341,8 +341,9 @@ class Router:
 
 def _version(call: Call[T], connection: Connection) -> int:
     """The version to speak with a broker. Raises UnsupportedVersion."""
-    if call.at_most is None:
-        return connection.version_of(call.api)
+    version = connection.version_of(call.api)
+    if call.at_most is None or version <= call.at_most:
+        return version
     return connection.versions.choose(call.api, at_most=call.at_most)
 
 
