@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
 SOURCES := kclient tests tools examples bench setup.py
 
-.PHONY: test test-brokers test-container check demo bench fuzz messages tools jars kerberos clean
+.PHONY: test test-brokers test-container check demo bench bench-quick fuzz messages tools jars kerberos clean
 
 test: jars kerberos
 	$(BIN)/python -m pytest
@@ -28,9 +28,18 @@ check: $(VENV)/.stamp
 demo: jars
 	$(BIN)/python examples/demo.py
 
-bench: $(VENV)/.stamp
+# Beside the peers, with ratios; takes a quarter of an hour, the quick one under 3 minutes.
+bench: jars
 	$(BIN)/python -m bench.messages
 	$(BIN)/python -m bench.metadata
+	$(BIN)/python -m bench.records
+	$(BIN)/python -m bench.instructions
+	$(BIN)/python -m bench.admin
+	$(BIN)/python -m bench.throughput
+	$(BIN)/python -m bench.throughput --size 1024
+
+bench-quick: jars
+	$(BIN)/python -m bench.throughput --quick
 
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.stamp
