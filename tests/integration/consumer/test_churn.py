@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -140,7 +141,8 @@ def _write_on(servers: str, topic: str, written: list[bytes], is_over: threading
     number = 0
     while not is_over.wait(0.2):
         values = [b"%d" % each for each in range(number, number + 50)]
-        write(servers, topic, values, **{"acks": "all", "delivery.timeout.ms": 60_000})
+        config: dict[str, Any] = {"acks": "all", "delivery.timeout.ms": 60_000}
+        write(servers, topic, values, **config)
         written += values
         number += 50
 

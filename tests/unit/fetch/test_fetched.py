@@ -202,7 +202,10 @@ def test_change_of_course_makes_it_stale() -> None:
     made, state = fetched(batch(0, 5))
     assert made.is_current
     state.move(3)
-    assert not made.is_current
+    assert made.is_current is False
+
+
+def test_a_pause_makes_it_stale() -> None:
     made, state = fetched(batch(0, 5))
     state.is_paused = True
     assert not made.is_current
