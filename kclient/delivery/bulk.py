@@ -252,7 +252,7 @@ class Bulk:
 
     def ready_topic(self, topic: str, tally: Tally) -> Topic:
         """The topic, once there is room for more; sends meanwhile what may leave."""
-        self._intake.check()
+        self._intake.gate.check_sending()
         if self._accumulator.is_full:
             self._intake.await_room()
         elif self._accumulator.ready:
