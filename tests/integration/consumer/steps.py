@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Producer as LibrdkafkaProducer
@@ -15,11 +15,16 @@ from ..exchange import new_name
 PATIENCE = 40.0
 
 
-def new_topic(servers: str, partitions: int = 1, replication: int = 1, **configs: str) -> str:
+def new_topic(
+    servers: str,
+    partitions: int = 1,
+    replication: int = 1,
+    configs: Mapping[str, str] | None = None,
+) -> str:
     """Make a topic of a new name."""
     name = new_name("consumed")
     with Admin(servers) as admin:
-        admin.create_topic(name, partitions, replication, configs=configs)
+        admin.create_topic(name, partitions, replication, configs=dict(configs or {}))
     return name
 
 
@@ -30,10 +35,10 @@ def write(
     *,
     partition: int = -1,
     timestamps: Sequence[int] = (),
-    **config: Any,
+    config: Mapping[str, Any] | None = None,
 ) -> None:
     """Write records by librdkafka, round robin over partitions unless told which."""
-    producer = LibrdkafkaProducer({"bootstrap.servers": servers, "linger.ms": 20, **config})
+    producer = LibrdkafkaProducer({"bootstrap.servers": servers, "linger.ms": 20, **(config or {})})
     for number, value in enumerate(values):
         producer.produce(
             topic,

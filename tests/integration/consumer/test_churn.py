@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -99,7 +98,7 @@ class Worker(threading.Thread):
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_churn(kafka: LocalKafka, strategy: str) -> None:
     servers = kafka.bootstrap_servers
-    topic = new_topic(servers, PARTITIONS, 3, **{"min.insync.replicas": "2"})
+    topic = new_topic(servers, PARTITIONS, 3, {"min.insync.replicas": "2"})
     ledger, chance = Ledger(), random.Random(7)
     workers = [Worker(servers, topic, ledger, strategy) for _ in range(3)]
     written: list[bytes] = []
@@ -141,8 +140,7 @@ def _write_on(servers: str, topic: str, written: list[bytes], is_over: threading
     number = 0
     while not is_over.wait(0.2):
         values = [b"%d" % each for each in range(number, number + 50)]
-        config: dict[str, Any] = {"acks": "all", "delivery.timeout.ms": 60_000}
-        write(servers, topic, values, **config)
+        write(servers, topic, values, config={"acks": "all", "delivery.timeout.ms": 60_000})
         written += values
         number += 50
 

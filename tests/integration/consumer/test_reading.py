@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 import confluent_kafka
 import pytest
 
-from kclient import Consumer, TopicPartition
+from kclient import Consumer, Record, TopicPartition
 from kclient.errors import OffsetOutOfRange, SerializationError, TopicNotFound
 from kclient.testing import LocalKafka
 
@@ -173,27 +171,20 @@ def test_null_keys_headers_and_deserializers(servers: str) -> None:
     tp = TopicPartition(topic, 0)
     with consumer_of(servers, value_deserializer=int) as consumer:
         consumer.assign([tp])
-        first, second = poll_until(lambda: consumer.position(tp) == 2, consumer)
-        assert (first.key, first.value, list(first.headers)) == (
-            b"k",
-            None,
-            [("h", b"1"), ("h", None)],
-        )
-        made: object = second.value
-        assert (second.key, made) == (None, 12)
+        first, second = _read_up_to(consumer, tp, 2)
+        assert list(first.headers) == [("h", b"1"), ("h", None)]
+        assert [first.key, first.value, second.key, str(second.value)] == [b"k", None, None, "12"]
         with pytest.raises(SerializationError, match="offset 2") as caught:
             consumer.poll(5.0)
         consumer.seek(tp, vars(caught.value)["offset"] + 1)
-        (last,) = poll_until(lambda: consumer.position(tp) == 4, consumer)
-        assert (last.offset, str(last.value)) == (3, "13")
+        assert [str(record.value) for record in _read_up_to(consumer, tp, 4)] == ["13"]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_compressed(servers: str, codec: str) -> None:
     topic = new_topic(servers)
     values = [b"%d " % number * 20 for number in range(500)]
-    config: dict[str, Any] = {"compression.type": codec}
-    write(servers, topic, values, **config)
+    write(servers, topic, values, config={"compression.type": codec})
     with consumer_of(servers) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         assert read(consumer, count=500) == values
@@ -251,19 +242,21 @@ def _transactional(servers: str) -> confluent_kafka.Producer:
     return producer
 
 
-def is_at(consumer: Consumer, tp: TopicPartition, offset: int) -> bool:
-    return consumer.position(tp) >= offset
+def _read_up_to(consumer: Consumer, tp: TopicPartition, end: int) -> list[Record]:
+    return poll_until(lambda: consumer.position(tp) >= end, consumer)
 
 
 def test_compacted_topic(servers: str) -> None:
     """Offsets that compaction has taken out are gone over, also at the end of a batch."""
-    configs: dict[str, Any] = {
-        "cleanup.policy": "compact",
-        "segment.ms": "100",
-        "min.cleanable.dirty.ratio": "0.01",
-        "max.compaction.lag.ms": "100",
-    }
-    topic = new_topic(servers, **configs)
+    topic = new_topic(
+        servers,
+        configs={
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+        },
+    )
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 20})
     for number in range(200):
         producer.produce(topic, b"%d" % number, key=b"%d" % (number % 3))
@@ -277,7 +270,7 @@ def test_compacted_topic(servers: str) -> None:
             assert producer.flush(30) == 0
             consumer.seek_to_beginning()
             last = consumer.end_offsets([tp])[tp]
-            got = poll_until(partial(is_at, consumer, tp, last), consumer)
+            got = _read_up_to(consumer, tp, last)
             offsets = [record.offset for record in got]
             assert offsets == sorted(offsets)
             if len(offsets) < 200:
