@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
 SOURCES := kclient pyspark_kclient.py tests tools examples bench setup.py
 
-.PHONY: test test-brokers test-container test-spark check demo bench bench-quick bench-spark fuzz messages tools jars kerberos clean
+.PHONY: test test-brokers test-container test-ages test-spark check demo bench bench-quick bench-spark fuzz messages tools jars kerberos clean
 
 test: jars kerberos
 	$(BIN)/python -m pytest
@@ -17,7 +17,11 @@ test-brokers: jars
 
 # Spark beside its own connector; KCLIENT_SPARK_KILLS=30 kills the exactly-once stream more often.
 test-spark: jars
-	$(BIN)/python -m pytest tests/spark tests/unit/spark
+	$(BIN)/python -m pytest tests/spark tests/unit/spark -m 'spark or not spark'
+
+# What works on which Kafka; if all went as expected, the README's table is written anew.
+test-ages: jars
+	KCLIENT_TABLE=README.md $(BIN)/python -m pytest tests/ages -m 'every_kafka or not every_kafka'
 
 # The integration tests against a container, by an engine that is started if none answers.
 test-container: jars

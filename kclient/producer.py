@@ -166,7 +166,7 @@ class Producer:
             topic, value, key, headers, partition, timestamp_ms, None, False
         )
         batch.submitted += 1
-        if index == 0 or not batch.is_open:
+        if index == 0 or not batch.is_open or self._sender.is_idle:
             self._sender.nudge()
         return SendFuture(batch, index, sent_ms)
 
@@ -329,13 +329,10 @@ class Producer:
         delivered; the producer is closed in any case. An open transaction is aborted by the
         broker in its time. May be called again.
         """
-        gate = self._gate
-        if gate.is_closed:
-            return
         deadline = self._deadline(timeout)
-        gate.is_closed = True
-        _open_producers.discard(self)
-        if not gate.is_forked:  # else the sockets, and who holds the locks, are the parent's
+        self._gate.is_closed = True
+        # In a forked child the sockets, and who holds the locks, are the parent's.
+        if not self._gate.is_forked and not self._drain.is_closed:
             self._drain.close(deadline)
             self._unseen.tell()
 
@@ -382,6 +379,8 @@ class Producer:
 def _at_exit() -> None:
     """Deliver what is left when the interpreter ends; count what cannot be."""
     for producer in list(_open_producers):
+        if producer._gate.is_closed:
+            continue
         try:
             producer.close(HASTE_SECONDS)
         except KafkaError as error:

@@ -136,10 +136,10 @@ class Accumulator:
                 batch = self._open(partition)
                 before = batch.writer.size
             after = batch.writer.append(key, value, headers, timestamp)
+            self.used += after - before
         except BaseException:
             self.repair()
             raise
-        self.used += after - before
         if after >= self._batch_size:
             self.close(partition)
         elif is_urgent and not batch.is_urgent:
@@ -173,10 +173,10 @@ class Accumulator:
                 taken = writer.append_pairs(items, start, timestamp, self._batch_size)  # type: ignore[arg-type]
             else:
                 taken = writer.append_values(items, start, timestamp, self._batch_size)  # type: ignore[arg-type]
+            self.used += writer.size - before
         except BaseException:
             self.repair()
             raise
-        self.used += writer.size - before
         if taken < len(items) or writer.size >= self._batch_size:
             self.close(partition)
         return batch, first, taken

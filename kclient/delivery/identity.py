@@ -27,6 +27,7 @@ from kclient.types import TopicPartition
 _log = logging.getLogger(__name__)
 _INIT = "producer-id"
 _CLUSTER_AUTHORIZATION_FAILED = 31
+_IDS_SINCE = 3  # the first version of Produce whose batches have producer ids
 FIRST_PRODUCE = 11
 """The newest version of Produce for the first generation of transactions."""
 
@@ -98,9 +99,10 @@ class Identity:
     def may_send(self, partition: Partition, batch: Batch) -> bool:
         """Whether the first batch of a queue may leave now; then it has its number.
 
-        A batch that failed goes alone: what was sent behind it comes back first.
+        A batch that failed goes alone: what was sent behind it comes back first, and nothing
+        follows until it has an outcome. A broker tells a repeat only from its last five.
         """
-        if batch.attempts and partition.in_flight:
+        if any(batch.attempts or each.attempts > 1 for each in partition.in_flight):
             return False
         if self.transaction is not None and not self.transaction.admits(batch.tp):
             return False
@@ -139,11 +141,17 @@ class Identity:
 def check_options(options: ProducerOptions, given: Mapping[str, object]) -> bool:
     """Whether idempotence is on. Raises ConfigError for options that contradict each other."""
     is_asked = given.get("enable_idempotence") is True or options["transactional_id"] is not None
-    can = options["acks"] in ("all", -1) and options["max_in_flight_requests_per_connection"] <= 5
+    caps = options["api_version_caps"]
+    can = (
+        options["acks"] in ("all", -1)
+        and options["max_in_flight_requests_per_connection"] <= 5
+        and caps.get("Produce", _IDS_SINCE) >= _IDS_SINCE
+    )
     if is_asked and not can:
         raise ConfigError(
-            "idempotence (and transactional_id) needs acks='all' and at most 5 "
-            "max_in_flight_requests_per_connection"
+            "idempotence (and transactional_id) needs acks='all', at most 5 "
+            "max_in_flight_requests_per_connection, and Produce not capped below "
+            f"v{_IDS_SINCE} by api_version_caps"
         )
     if options["transactional_id"] is not None and not options["enable_idempotence"]:
         raise ConfigError("transactional_id needs enable_idempotence")
