@@ -55,10 +55,10 @@ class Bench:
         self.servers = servers
         self.admin = Admin(servers)
 
-    def fill(self, topic: str, rows: int, size: int) -> None:
+    def fill(self, topic: str, rows: int, size: int, batch_size: int) -> None:
         """Write ``rows`` records of ``size`` bytes."""
         self.admin.create_topics([NewTopic(topic, PARTITIONS)])
-        with Producer(self.servers, batch_size=256 << 10) as producer:
+        with Producer(self.servers, batch_size=batch_size) as producer:
             producer.send_arrow(topic, _tables(rows, size))
 
     def read(self, way: str, topic: str) -> DataFrame:
@@ -197,6 +197,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--large", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument(
+        "--batch-size", type=int, default=16 << 10, help="of what is read (default: as Java's)"
+    )
     parser.add_argument("--only", default="", help="jobs whose name has this in it")
     parser.add_argument("--json", type=Path, help="also write what was measured to this file")
     given = parser.parse_args(arguments)
@@ -204,8 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         spark = start_spark(given.cores)
         jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
         bench = Bench(spark, kafka.bootstrap_servers)
-        bench.fill("small", given.rows, 100)
-        bench.fill("large", given.large, 1024)
+        bench.fill("small", given.rows, 100, given.batch_size)
+        bench.fill("large", given.large, 1024, given.batch_size)
         found: dict[str, dict[str, Cost]] = {}
         for name, job in bench.jobs(given.rows, given.large).items():
             if given.only in name:

@@ -75,10 +75,8 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         batches = _with_rows(iterator)
         if batches is None:
             return Prepared(0, None)
-        with (
-            _producer(self._options, f"{self._prefix}-{_task().partitionId()}") as producer,
-            _transaction(producer),
-        ):
+        name = f"{self._prefix}-{_task().partitionId()}"
+        with _producer(self._options, name) as producer, _transaction(producer):
             rows = send_rows(producer, self._options.topic, batches)
             return Prepared(rows, producer.prepare_transaction())
 
