@@ -18,6 +18,7 @@ from kclient.cluster import Metadata, Router
 from kclient.config import ProducerKeywords, ProducerOptions, from_properties, resolve
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Accumulator
+from kclient.delivery.arrow import ArrowBulk
 from kclient.delivery.bulk import Bulk, SendReport
 from kclient.delivery.carrier import Carrier
 from kclient.delivery.drain import HASTE_SECONDS, Drain
@@ -28,6 +29,7 @@ from kclient.delivery.identity import Identity, check_options
 from kclient.delivery.intake import Intake
 from kclient.delivery.metrics import Metrics
 from kclient.delivery.placement import Placement
+from kclient.delivery.prepared import PreparedTransaction
 from kclient.delivery.rewind import Transacting, positions, rewind
 from kclient.delivery.sender import Sender
 from kclient.delivery.transaction import Transaction
@@ -95,6 +97,7 @@ class Producer:
             known, self._accumulator, self._placement, self._carrier, self._gate.check_sending
         )
         self._bulk = Bulk(self._intake, self._carrier, self._sender)
+        self._arrow = ArrowBulk(self._bulk, self._intake)
         self._drain = Drain(
             self._pool, self._accumulator, self._engine, self._carrier, self._sender
         )
@@ -163,7 +166,7 @@ class Producer:
             topic, value, key, headers, partition, timestamp_ms, None, False
         )
         batch.submitted += 1
-        if index == 0 or not batch.is_open:
+        if index == 0 or not batch.is_open or self._sender.is_idle:
             self._sender.nudge()
         return SendFuture(batch, index, sent_ms)
 
@@ -179,6 +182,16 @@ class Producer:
         first. After another error, or an interrupt, what was taken is still sent.
         """
         return self._bulk.send(topic, records, self._deadline(timeout).seconds)
+
+    def send_arrow(self, topic: str, data: Any, *, timeout: float | None = None) -> SendReport:
+        """Write the rows of a ``pyarrow.Table``, a ``RecordBatch`` or an iterable of them.
+
+        Columns are ``value`` and, if they are there, ``key``, ``partition``, ``timestamp`` and
+        ``headers``; null means what None does elsewhere. No Python object is made for a record,
+        and serializers are not asked. Otherwise, and in what it raises, as ``send_many``; also
+        raises SerializationError for other columns or types.
+        """
+        return self._arrow.send(topic, data, self._deadline(timeout).seconds)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything that is queued, and wait until it is acknowledged.
@@ -233,6 +246,20 @@ class Producer:
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Drop what is queued and abort what was sent. Raises as ``commit_transaction``."""
         self._end_transaction(self._api_deadline(timeout), commit=False)
+
+    def prepare_transaction(self, timeout: float | None = None) -> PreparedTransaction:
+        """Send what is queued, and leave the transaction to be ended by somebody else.
+
+        Give what it returns to ``PreparedTransactions`` of any process, within
+        ``transaction_timeout_ms``; close this producer. Raises TransactionFailed if a record
+        was not delivered, TransactionLost, KafkaTimeout.
+        """
+        self._gate.check()
+        transaction = self._transactional()
+        transaction.check_open()
+        self._drain.flush(self._api_deadline(timeout))
+        self._unseen.clear()  # the transaction tells of them
+        return transaction.prepared()
 
     def send_offsets_to_transaction(
         self,
@@ -302,13 +329,10 @@ class Producer:
         delivered; the producer is closed in any case. An open transaction is aborted by the
         broker in its time. May be called again.
         """
-        gate = self._gate
-        if gate.is_closed:
-            return
         deadline = self._deadline(timeout)
-        gate.is_closed = True
-        _open_producers.discard(self)
-        if not gate.is_forked:  # else the sockets, and who holds the locks, are the parent's
+        self._gate.is_closed = True
+        # In a forked child the sockets, and who holds the locks, are the parent's.
+        if not self._gate.is_forked and not self._drain.is_closed:
             self._drain.close(deadline)
             self._unseen.tell()
 
@@ -355,6 +379,8 @@ class Producer:
 def _at_exit() -> None:
     """Deliver what is left when the interpreter ends; count what cannot be."""
     for producer in list(_open_producers):
+        if producer._gate.is_closed:
+            continue
         try:
             producer.close(HASTE_SECONDS)
         except KafkaError as error:

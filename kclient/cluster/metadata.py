@@ -230,8 +230,11 @@ class Metadata:
                 failures.append(error)
                 if deadline.is_over:
                     break
+        summary = _summary(failures)
+        if not self._failing_since:
+            _log.warning("%s; it is tried again", summary)
         self._failing_since = self._failing_since or time.monotonic()
-        raise _summary(failures)
+        raise summary
 
     def _fetch_from(
         self,

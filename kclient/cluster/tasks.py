@@ -6,10 +6,11 @@ Connecting to a broker that does not answer takes seconds, in which the others' 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 
 from kclient.errors import KafkaError
+
+_UNDER_WAY = object()
 
 
 class Tasks:
@@ -17,48 +18,45 @@ class Tasks:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._lock = threading.Lock()  # guards the three below
-        self._running: set[Hashable] = set()
-        self._finished: deque[tuple[Hashable, object]] = deque()
+        self._lock = threading.Lock()  # guards the two below
+        self._results: dict[Hashable, object] = {}
+        """By key, until they are collected: one step on a dict is what no interrupt divides."""
         self._discard: Callable[[object], None] | None = None
 
     def start(self, key: Hashable, work: Callable[[], object]) -> None:
         """Begin an errand, unless one of this key is under way."""
-        with self._lock:
-            if key in self._running or self._discard is not None:
-                return
-            self._running.add(key)
+        if key in self._results or self._discard is not None:
+            return
         name = f"kclient-{key[0] if isinstance(key, tuple) else key}"
         thread = threading.Thread(target=self._run, args=(key, work), name=name, daemon=True)
         try:
+            self._results[key] = _UNDER_WAY
             thread.start()
         except RuntimeError:  # no more threads, say because the interpreter ends
             self._run(key, work)
         except BaseException:
             if thread.ident is None:
-                self._running.discard(key)
+                self._results.pop(key, None)
             raise
 
     def is_running(self, key: Hashable) -> bool:
         """Whether an errand of this key is under way, or its result not collected."""
-        return key in self._running
+        return key in self._results
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
-        return not self._running
+        return not self._results
 
     def collect(self) -> Iterator[tuple[Hashable, object]]:
         """Keys and results of errands that have ended; an error is a result.
 
-        Each stays until the next is asked for, so that an interrupt does not lose it.
+        Each stays until the next is asked for: an interrupt repeats it rather than lose it.
         """
-        while self._finished:
-            key, result = self._finished[0]
-            yield key, result
-            with self._lock:
-                self._finished.popleft()
-                self._running.discard(key)
+        for key, result in list(self._results.items()):
+            if result is not _UNDER_WAY:
+                yield key, result
+                del self._results[key]
 
     def close(self, discard: Callable[[object], None]) -> list[tuple[Hashable, object]]:
         """Start no more; return what has ended, and give ``discard`` what ends later."""
@@ -74,7 +72,7 @@ class Tasks:
         with self._lock:
             discard = self._discard
             if discard is None:
-                self._finished.append((key, result))
+                self._results[key] = result
         if discard is not None:
             discard(result)
         self._wake()

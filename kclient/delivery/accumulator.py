@@ -11,6 +11,7 @@ from kclient.config import ProducerOptions
 from kclient.delivery.batch import Batch
 from kclient.delivery.sequences import Row
 from kclient.errors import ClientClosedError, SerializationError
+from kclient.records import ArrowRows
 from kclient.types import Header, TopicPartition
 
 RECORD_OVERHEAD = 40
@@ -135,10 +136,10 @@ class Accumulator:
                 batch = self._open(partition)
                 before = batch.writer.size
             after = batch.writer.append(key, value, headers, timestamp)
+            self.used += after - before
         except BaseException:
             self.repair()
             raise
-        self.used += after - before
         if after >= self._batch_size:
             self.close(partition)
         elif is_urgent and not batch.is_urgent:
@@ -149,13 +150,13 @@ class Accumulator:
     def append_run(
         self,
         tp: TopicPartition,
-        items: list[bytes | None] | list[Pair],
+        items: list[bytes | None] | list[Pair] | ArrowRows,
         start: int,
         timestamp: int,
         *,
         are_pairs: bool,
     ) -> tuple[Batch, int, int]:
-        """Add values, or pairs of key and value, until the open batch is full; ``lock`` held.
+        """Add values, pairs of key and value, or rows until the open batch is full; ``lock`` held.
 
         Returns the batch, the index of the first record in it, and of the first item that
         was not taken. Raises SerializationError; the items before the wrong one are in.
@@ -166,14 +167,16 @@ class Accumulator:
             batch = queue[-1] if queue and queue[-1].is_open else self._open(partition)
             writer, first = batch.writer, batch.count
             before = writer.size
-            if are_pairs:
+            if isinstance(items, ArrowRows):
+                taken = writer.append_arrow(items, start, timestamp, self._batch_size)
+            elif are_pairs:
                 taken = writer.append_pairs(items, start, timestamp, self._batch_size)  # type: ignore[arg-type]
             else:
                 taken = writer.append_values(items, start, timestamp, self._batch_size)  # type: ignore[arg-type]
+            self.used += writer.size - before
         except BaseException:
             self.repair()
             raise
-        self.used += writer.size - before
         if taken < len(items) or writer.size >= self._batch_size:
             self.close(partition)
         return batch, first, taken

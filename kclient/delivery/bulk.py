@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from kclient.delivery.partitioner import spread
 from kclient.delivery.placement import Topic
 from kclient.delivery.sender import Sender
 from kclient.errors import DeliveryError, KafkaError, SerializationError
+from kclient.records import ArrowRows
 from kclient.types import ProducerRecord, TopicPartition
 
 _CHUNK = 2048
@@ -115,19 +116,29 @@ class Bulk:
         self._sender = sender
 
     def send(self, topic: str, records: Iterable[Any], deadline_seconds: float) -> SendReport:
-        """Write all, and wait until all are acknowledged.
+        """Write all of an iterable; see ``send_by``."""
 
-        ``deadline_seconds`` run from the end of the iterable. Raises DeliveryError. After
-        another error, or an interrupt, what was taken is sent, but not awaited.
-        """
-        tally = Tally()
-        try:
+        def append(tally: Tally) -> None:
             for chunk, is_slow in chunks(records):
                 self._append(topic, chunk, tally)
                 if tally.failures:
                     break  # more would fail alike, and the iterable may have no end
                 if is_slow:
                     self._sender.nudge()  # nobody else sends while we wait for the iterable
+
+        return self.send_by(topic, append, deadline_seconds)
+
+    def send_by(
+        self, topic: str, append: Callable[[Tally], None], deadline_seconds: float
+    ) -> SendReport:
+        """Write all that ``append`` takes, and wait until all are acknowledged.
+
+        ``deadline_seconds`` run from its end. Raises DeliveryError. After another error, or
+        an interrupt, what was taken is sent, but not awaited.
+        """
+        tally = Tally()
+        try:
+            append(tally)
             self.complete(tally, topic, deadline_seconds)
         except BaseException:
             self._leave(tally)
@@ -197,15 +208,15 @@ class Bulk:
         """Values without keys: each run of them fills the sticky partition's batch."""
         start, end = 0, len(values)
         while start < end:
-            state = self._ready_topic(topic, tally)
+            state = self.ready_topic(topic, tally)
             chosen = state.partitioner.partition(None, state.count, state.available)
-            start = self._append_run(state, chosen, values, start, tally, are_pairs=False)
+            start = self.append_run(state, chosen, values, start, tally)
 
     def _append_pairs(
         self, topic: str, pairs: list[Pair], keys: list[bytes | None], tally: Tally
     ) -> None:
         """Pairs are sorted by partition first, so that each partition takes a run of them."""
-        state = self._ready_topic(topic, tally)
+        state = self.ready_topic(topic, tally)
         groups: dict[int | None, list[Pair]] = defaultdict(list)
         placed = spread(state.partitioner, keys, state.count, state.available)
         for chosen, pair in zip(placed, pairs, strict=True):
@@ -213,18 +224,18 @@ class Bulk:
         for chosen, some in groups.items():
             start = 0
             while start < len(some):
-                state = self._ready_topic(topic, tally)
-                start = self._append_run(state, chosen, some, start, tally, are_pairs=True)
+                state = self.ready_topic(topic, tally)
+                start = self.append_run(state, chosen, some, start, tally, are_pairs=True)
 
-    def _append_run(
+    def append_run(
         self,
         state: Topic,
         chosen: int | None,
-        items: list[Any],
+        items: list[Any] | ArrowRows,
         start: int,
         tally: Tally,
         *,
-        are_pairs: bool,
+        are_pairs: bool = False,
     ) -> int:
         """Fill a partition's open batch; returns the index of the first item not taken."""
         accumulator = self._accumulator
@@ -239,7 +250,7 @@ class Bulk:
                 self._intake.placement.move_on(state, accumulator)
         return taken
 
-    def _ready_topic(self, topic: str, tally: Tally) -> Topic:
+    def ready_topic(self, topic: str, tally: Tally) -> Topic:
         """The topic, once there is room for more; sends meanwhile what may leave."""
         self._intake.check()
         if self._accumulator.is_full:

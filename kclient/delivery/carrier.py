@@ -27,8 +27,10 @@ _LOOK_SECONDS = 1.0
 class Steps(Protocol):
     """What is carried: an engine that advances step by step."""
 
-    is_reentrant: bool
-    """Whether a step may be made from inside of one, at this point of it."""
+    is_busy: bool
+    """Whether a step is being made."""
+    is_telling: bool
+    """Whether callbacks are running, behind a step: they may make further ones."""
 
     def step(self, until: float) -> None:
         """Do what can be done now; wait for more until then, by time.monotonic()."""
@@ -71,8 +73,10 @@ class Carrier:
             return
         owner = self._owner
         if owner is not None and not self._is_retired and owner.thread == get_ident():
-            self._carry_inside(done, deadline, what)
-            return
+            if self._is_inside(what):
+                self._carry(done, deadline, what)
+                return
+            self._owner = None  # an interrupt has kept this thread from giving it up
         waiter = _Waiter(done)
         try:
             while not self._take(waiter):
@@ -104,7 +108,7 @@ class Carrier:
     def retire(self, deadline: Deadline) -> None:
         """Let nobody carry any more, once whoever does has stopped, or at the deadline."""
         waiter = _Waiter(bool)
-        while not self._take(waiter) and not deadline.is_over:
+        while not self._is_retired and not self._take(waiter) and not deadline.is_over:
             self._engine.wake()
             waiter.parked.acquire(timeout=min(deadline.left(), _LOOK_SECONDS))
         with self._lock:
@@ -167,14 +171,14 @@ class Carrier:
             self._engine.step(time.monotonic() + left)
             self._wake_done()
 
-    def _carry_inside(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
-        """Go on from inside a step: a callback of a future waits for something."""
-        if not self._engine.is_reentrant:
+    def _is_inside(self, what: str) -> bool:
+        """Whether this thread, the owner, is in a step whose callbacks may make further ones."""
+        if self._engine.is_busy:
             raise KafkaError(
                 f"{what}: called by the producer's own thread, in the middle of its work; does "
                 "a logging handler use the producer that it logs for?"
             )
-        self._carry(done, deadline, what)
+        return self._engine.is_telling
 
 
 def _too_late(what: str, deadline: Deadline) -> KafkaTimeout:

@@ -29,6 +29,7 @@ class Drain:
         carrier: Carrier,
         sender: Sender,
     ) -> None:
+        self.is_closed = False
         self._pool = pool
         self._accumulator = accumulator
         self._engine = engine
@@ -58,14 +59,18 @@ class Drain:
             raise self._explained(error, waiting[0]) from None
 
     def close(self, deadline: Deadline) -> None:
-        """Flush until the deadline, give up what is left, and give everything back."""
+        """Flush until the deadline, give up what is left, and give everything back.
+
+        May be called again, to complete what an interrupt left undone.
+        """
         with contextlib.ExitStack() as last:  # each of it, even if an interrupt ends the flush
             last.callback(self.release)
             last.callback(lambda: self._carrier.retire(Deadline(HASTE_SECONDS)))
             last.callback(self._sender.stop, HASTE_SECONDS)
             last.callback(self._give_up)
-            with contextlib.suppress(KafkaTimeout):
+            with contextlib.suppress(KafkaTimeout, ClientClosedError):
                 self.flush(deadline)
+        self.is_closed = True
 
     def abandon(self) -> None:
         """Give everything back, when nobody is left to close the producer."""
@@ -83,7 +88,8 @@ class Drain:
             return
         error = ClientClosedError("the producer was closed before the record was acknowledged")
         is_done = self._engine.order(lambda: self._engine.settlement.fail_all(error))
-        self._carrier.until(is_done, Deadline(HASTE_SECONDS), "closing")
+        with contextlib.suppress(ClientClosedError):  # an earlier call got further
+            self._carrier.until(is_done, Deadline(HASTE_SECONDS), "closing")
 
     def _explained(self, error: KafkaTimeout, batch: Batch) -> KafkaTimeout:
         text = f"{error}; {self._engine.trouble(batch)} (it is still being tried)"

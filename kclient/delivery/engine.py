@@ -45,7 +45,7 @@ class Engine:
         identity: Identity,
         metrics: Metrics,
     ) -> None:
-        self.is_reentrant = False
+        self.is_busy = self.is_telling = False
         self.settlement = Settlement(accumulator, identity, metadata, Backoff(options), metrics)
         self._options = options
         self._pool = pool
@@ -74,6 +74,7 @@ class Engine:
         """
         is_quiet = False
         try:
+            self.is_busy = True
             self._may_wait = True  # before anything is looked at, so that no news is missed
             self._has_lost = False
             next_event = self._send()
@@ -89,7 +90,7 @@ class Engine:
                 self._recover()
             raise
         finally:
-            self._may_wait = False
+            self._may_wait = self.is_busy = False
         self.tell()
 
     def tell(self) -> None:
@@ -97,7 +98,7 @@ class Engine:
         ended = self.settlement.ended
         if not ended:
             return
-        self.is_reentrant = True
+        self.is_telling = True
         try:
             while ended:
                 batch = ended[0]
@@ -109,7 +110,7 @@ class Engine:
                 else:
                     ended.popleft()
         finally:
-            self.is_reentrant = False
+            self.is_telling = False
 
     def _send(self) -> float:
         """Do all that can be done without waiting; when there may be more to do."""

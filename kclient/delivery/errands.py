@@ -78,7 +78,9 @@ class Errands:
 
     def _note_connection(self, leader: Endpoint, result: object) -> None:
         if isinstance(result, Connection):
-            if result.is_open:  # else an interrupt came in between, and it is dropped already
+            known = self._lines.get(leader.node)
+            # After an interrupt it may be there already, or dropped.
+            if result.is_open and (known is None or known.connection is not result):
                 self._lines.add(leader, result)
             return
         self._metadata.mark_stale()

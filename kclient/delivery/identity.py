@@ -99,9 +99,10 @@ class Identity:
     def may_send(self, partition: Partition, batch: Batch) -> bool:
         """Whether the first batch of a queue may leave now; then it has its number.
 
-        A batch that failed goes alone: what was sent behind it comes back first.
+        A batch that failed goes alone: what was sent behind it comes back first, and nothing
+        follows until it has an outcome. A broker tells a repeat only from its last five.
         """
-        if batch.attempts and partition.in_flight:
+        if any(batch.attempts or each.attempts > 1 for each in partition.in_flight):
             return False
         if self.transaction is not None and not self.transaction.admits(batch.tp):
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import time
@@ -99,9 +100,12 @@ class Lines:
         May be called again, to complete what an interrupt left undone.
         """
         if self._by_fd.pop(line.fd, None) is not None:
-            self._poller.unregister(line.fd)
-        if self._by_node.pop(line.endpoint.node, None) is not None:
-            self._pool.release(line.connection, LANE)
+            with contextlib.suppress(KeyError):  # an interrupt may have come before it was there
+                self._poller.unregister(line.fd)
+        if self._by_node.get(line.endpoint.node) is line:
+            with contextlib.suppress(RuntimeError):  # or after it was given back
+                self._pool.release(line.connection, LANE)
+            del self._by_node[line.endpoint.node]
 
     def wait(self, seconds: float) -> list[tuple[int, int]]:
         """Numbers and events of what can be read or written, waiting for it so long at most."""

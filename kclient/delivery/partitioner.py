@@ -14,10 +14,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Protocol
+from typing import Any, Protocol
 from zlib import crc32
 
 from kclient.errors import ConfigError
+from kclient.records import ArrowRows, interface
 
 CACHED_KEYS = 16_384
 """How many keys of a topic are remembered with their partition; then it starts anew."""
@@ -87,6 +88,11 @@ class KeyHash:
         self._hash_empty = hash_empty
         # Count and keys travel together: a thread that saw the old count cannot spoil the new.
         self._cache: tuple[int, dict[bytes, int]] = (0, {})
+
+    @property
+    def is_java(self) -> bool:
+        """Whether it is Java's default: murmur2, of empty keys too."""
+        return self._place is murmur2_partition and self._hash_empty
 
     def partition(self, key: bytes | None, count: int, available: Sequence[int]) -> int | None:
         """See `Partitioner`. What is available does not matter: order is worth the wait."""
@@ -183,6 +189,23 @@ def spread(
     if isinstance(partitioner, KeyHash):
         return partitioner.spread(keys, count, available)
     return [partitioner.partition(key, count, available) for key in keys]
+
+
+def spread_rows(
+    partitioner: Partitioner, rows: ArrowRows, keys: Any, count: int, available: Sequence[int]
+) -> Any:
+    """The same for Arrow rows with these keys, as an Arrow array; None if none has a place.
+
+    Java's partitioner takes the twin's short way, without a Python object for a key.
+    """
+    import pyarrow as pa
+
+    if isinstance(partitioner, KeyHash) and partitioner.is_java:
+        return None if keys is None else interface.active.murmur2_arrow(rows, count)
+    if isinstance(partitioner, Sticky):
+        return None
+    listed = [rows.key(row) for row in range(len(rows))]
+    return pa.array(spread(partitioner, listed, count, available), pa.int32())
 
 
 class StickyChoice:

@@ -24,6 +24,8 @@ class Sender:
         self.death: KafkaError | None = None
         self.owner: Callable[[], object] = lambda: None
         """Gives the producer, which must not vanish while its records wait."""
+        self.is_idle = True
+        """Whether it waits for work; after an interrupt there may be some it was not told of."""
         self._kept: object = None
         self._carrier = carrier
         self._engine = engine
@@ -71,8 +73,10 @@ class Sender:
         try:
             while not self._is_stopping:
                 self._has_work.wait()
+                self.is_idle = False
                 self._has_work.clear()
                 self._carry()
+                self.is_idle = True
                 if not self._has_work.is_set():
                     self._kept = None
         except ClientClosedError:

@@ -59,7 +59,8 @@ class Row:
         self.known_as = batch.producer_id
 
     def number(self, batch: Batch, owner: ProducerId) -> None:
-        """Give a batch the next number."""
+        """Give a batch the next number; no record may be added to it any more."""
+        batch.is_open = False
         if self.owner != owner:
             self.owner, self.next = owner, 0
         # In this order: after an interrupt in between there is a gap, which the broker tells;

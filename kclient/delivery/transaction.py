@@ -28,6 +28,7 @@ from kclient.deadline import Deadline
 from kclient.delivery import transaction_calls as calls
 from kclient.delivery.batch import Batch
 from kclient.delivery.identity import Identity, init_producer_id
+from kclient.delivery.prepared import PreparedTransaction
 from kclient.errors import (
     BrokerError,
     KafkaError,
@@ -221,6 +222,14 @@ class Transaction:
         except KafkaError as error:
             self._note(error, is_fatal=_is_fatal(error))
             raise
+
+    def prepared(self) -> PreparedTransaction:
+        """What another process needs to end the open transaction. Raises if it has failed."""
+        self.check_open()
+        owner = self._identity.sequences.current
+        return PreparedTransaction(
+            self.transactional_id, owner.number, owner.epoch, self.is_second_generation
+        )
 
     def start_end(self, *, commit: bool) -> None:
         """Let no more records in. Raises if the transaction cannot end this way."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from kclient.errors import KafkaError
 from kclient.testing.cache import build_once
 from kclient.testing.errors import FetchFailed
-from kclient.testing.releases import DEFAULT_VERSION, Release, find_release
+from kclient.testing.releases import DEFAULT_VERSION, find_release
 from kclient.testing.toolchain import java_command, maven_command
 
 FETCH_TIMEOUT = 600.0
@@ -31,10 +31,23 @@ def kafka_libs(version: str = DEFAULT_VERSION) -> Path:
     when Maven fails, KafkaTimeout when another process takes too long, ConfigError for a
     version that has no jars.
     """
-    pom = _pom(find_release(version))
+    release = find_release(version)
+    extra = (one.format(version=release.version) for one in release.extra)
+    return fetch_artifacts(f"kafka-{version}", [release.artifact, *extra], release.pins)
+
+
+def fetch_artifacts(
+    name: str, wanted: Sequence[str], pins: Sequence[str] = (), *, alone: bool = False
+) -> Path:
+    """Return a folder of these artifacts and all they need, or of these ``alone``.
+
+    Artifacts are ``group:name:version``; ``pins`` hold versions of what they need fixed, and
+    the folder's name begins with ``name``. Raises as ``kafka_libs``.
+    """
+    pom = _pom(wanted, pins, alone=alone)
     # The pom's digest is in the name, so that a change of the table fetches anew.
-    name = f"kafka-{version}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
-    return build_once(name, lambda folder: _fetch(pom, folder), timeout=FETCH_TIMEOUT)
+    folder = f"{name}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
+    return build_once(folder, lambda path: _fetch(pom, path), timeout=FETCH_TIMEOUT)
 
 
 def client_jar(version: str = DEFAULT_VERSION) -> Path:
@@ -82,24 +95,28 @@ def _run_maven(command: Sequence[str]) -> None:
         raise FetchFailed(f"Maven could not fetch the jars of Kafka:\n{shown}")
 
 
-def _pom(release: Release) -> str:
-    wanted = [release.artifact, *(one.format(version=release.version) for one in release.extra)]
+def _pom(wanted: Sequence[str], pins: Sequence[str], *, alone: bool) -> str:
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0">'
         "<modelVersion>4.0.0</modelVersion>"
         "<groupId>kclient</groupId><artifactId>broker</artifactId><version>1</version>"
-        f"<dependencyManagement>{_dependencies(release.pins)}</dependencyManagement>"
-        f"{_dependencies(wanted)}</project>"
+        f"<dependencyManagement>{_dependencies(pins)}</dependencyManagement>"
+        f"{_dependencies(wanted, _ALONE if alone else '')}</project>"
     )
 
 
-def _dependencies(coordinates: Sequence[str]) -> str:
+_ALONE = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
+
+
+def _dependencies(coordinates: Sequence[str], more: str = "") -> str:
     items = ""
     for coordinate in coordinates:
         group, artifact, version = coordinate.split(":")
         items += (
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version></dependency>"
+            f"<version>{version}</version>{more}</dependency>"
         )
     return f"<dependencies>{items}</dependencies>"
 
