@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 
 from kclient.errors import DeliveryError, KafkaError
 from kclient.producer import Producer
@@ -107,10 +108,8 @@ class VerifiableProducer:
         )
 
     def _close(self) -> None:
-        try:
+        with suppress(DeliveryError):  # each record's own callback has told why
             self._producer.close()
-        except DeliveryError:
-            pass  # each record's own callback has told why
         tell("shutdown_complete")
 
 

@@ -34,7 +34,8 @@ def events_of(command: Sequence[str]) -> list[Event]:
     """All that a tool tells, which ends by itself."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    # Java's tools log to stdout, too.
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
 def read_until(process: subprocess.Popen[str], name: str) -> Event:
     assert process.stdout is not None
     for line in process.stdout:
-        event: Event = json.loads(line)
+        event: Event = json.loads(line) if line.startswith("{") else {"name": line}
         if event["name"] == name:
             return event
     raise AssertionError(f"it ended, and never told {name}")
