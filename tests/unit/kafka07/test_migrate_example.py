@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid
@@ -108,6 +109,22 @@ def test_a_dry_run_writes_nothing() -> None:
     with MemoryBroker() as old:
         fill(old, PAYLOADS)
         assert run(old, "--dry-run").endswith("2500 messages read, none written (dry run)\n")
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    parent, child = os.openpty()
+    with MemoryBroker() as old, os.fdopen(parent, "rb", buffering=0) as terminal:
+        fill(old, PAYLOADS)
+        with os.fdopen(child, "wb") as output:
+            # What it prints fits into the terminal's buffer: it can be read afterwards.
+            environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+            subprocess.run(
+                command(old, "--dry-run"), stdout=output, env=environment, timeout=60, check=True
+            )
+            shown = b""
+            while b"2500 messages read" not in shown:
+                shown += terminal.read(4096)
+    assert b"100%" in shown
 
 
 def test_moving_needs_a_goal() -> None:
