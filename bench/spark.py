@@ -160,6 +160,7 @@ def start_spark(cores: int) -> SparkSession:
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.jars", connector_jars())
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")

@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -38,18 +39,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kclient.admin import Admin
-from kclient.config import AdminOptions, declared
 from kclient.delivery.prepared import PreparedTransaction, PreparedTransactions
 from kclient.errors import ConfigError, KafkaError, TransactionFailed
 from kclient.producer import Producer
 from kclient.spark.boundary import told_plainly
-from kclient.spark.options import WriteOptions
+from kclient.spark.options import WriteOptions, common_options
 from kclient.spark.writer import check_write_schema, send_rows
 from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_MS = 900_000
+_ABORT_SECONDS = 10.0
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
@@ -75,8 +75,10 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         batches = _with_rows(iterator)
         if batches is None:
             return Prepared(0, None)
-        with _producer(self._options, f"{self._prefix}-{_task().partitionId()}") as producer:
-            producer.begin_transaction()
+        with (
+            _producer(self._options, f"{self._prefix}-{_task().partitionId()}") as producer,
+            _transaction(producer),
+        ):
             rows = send_rows(producer, self._options.topic, batches)
             return Prepared(rows, producer.prepare_transaction())
 
@@ -87,8 +89,18 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
 
     @told_plainly
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good: let no row be seen."""
+        """A task failed for good: let no row be seen, and let readers wait for none.
+
+        A task that was killed has said nothing, and its transaction would stay open until it
+        times out, for nobody uses its id again: it is taken over, which aborts it.
+        """
+        from kclient.admin import Admin
+
         end_all(self._options, messages, commit=False)
+        silent = [f"{self._prefix}-{task}" for task, each in enumerate(messages) if each is None]
+        if silent:
+            with Admin(**common_options(self._options.client)) as admin:
+                admin.fence_producers(silent)
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -117,10 +129,10 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
             done = marker.rows_of(batch_id)
             if done is not None:
                 return _skipped(batches, done, batch_id, number)
-            producer.begin_transaction()
-            rows = send_rows(producer, self._options.topic, batches)
-            producer.send_offsets_to_transaction(*marker.of(batch_id, rows))
-            return Prepared(rows, producer.prepare_transaction())
+            with _transaction(producer):
+                rows = send_rows(producer, self._options.topic, batches)
+                producer.send_offsets_to_transaction(*marker.of(batch_id, rows))
+                return Prepared(rows, producer.prepare_transaction())
 
     @told_plainly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -139,7 +151,7 @@ class _Marker:
     def __init__(self, options: WriteOptions, group: str) -> None:
         assert options.topic is not None
         self.group = group
-        self._client = _admin_options(options)
+        self._client = common_options(options.client)
         self._tp = TopicPartition(options.topic, 0)  # brokers want one that exists
 
     def rows_of(self, batch_id: int) -> int | None:
@@ -147,6 +159,8 @@ class _Marker:
 
         Raises TransactionFailed if a later one was: two queries use the same id.
         """
+        from kclient.admin import Admin
+
         with Admin(**self._client) as admin:
             found = admin.list_group_offsets(self.group, [self._tp], require_stable=True)
         marker = found.get(self._tp)
@@ -191,7 +205,7 @@ def end_all(
     if not waiting:
         return
     errors: list[KafkaError] = []
-    with PreparedTransactions(**_admin_options(options)) as prepared:
+    with PreparedTransactions(**common_options(options.client)) as prepared:
         for transaction in waiting:
             try:
                 (prepared.commit if commit else prepared.abort)(transaction)
@@ -199,6 +213,18 @@ def end_all(
                 errors.append(error)
     if errors and commit:
         raise errors[0]
+
+
+@contextmanager
+def _transaction(producer: Producer) -> Iterator[None]:
+    """A transaction that stays open after the block, unless that fails: then it is aborted."""
+    producer.begin_transaction()
+    try:
+        yield
+    except BaseException:
+        with suppress(KafkaError):
+            producer.abort_transaction(_ABORT_SECONDS)
+        raise
 
 
 def _with_rows(batches: Iterator[Any]) -> Iterator[Any] | None:
@@ -212,11 +238,6 @@ def _with_rows(batches: Iterator[Any]) -> Iterator[Any] | None:
 def _producer(options: WriteOptions, transactional_id: str) -> Producer:
     given = {"transaction_timeout_ms": _TIMEOUT_MS, **options.client}
     return Producer(**given, transactional_id=transactional_id)
-
-
-def _admin_options(options: WriteOptions) -> dict[str, Any]:
-    known = declared(AdminOptions)
-    return {name: value for name, value in options.client.items() if name in known}
 
 
 def _task() -> TaskContext:
