@@ -20,6 +20,7 @@ from kclient import (
     TimestampType,
     TopicPartition,
 )
+from kclient.config import ConsumerKeywords
 
 from .age import Age, new_name, now_ms, plain, take
 
@@ -88,24 +89,33 @@ def commits(age: Age) -> None:
         assert [one.offset for one in take(consumer, 2)] == [3, 4]
 
 
-def groups(age: Age) -> None:
+def groups(protocol: str) -> Callable[[Age], None]:
     """A member of a group commits, and the one that comes after it goes on from there."""
-    tp, group = age.write(plain()), new_name()
-    with (
-        Consumer(age.servers, group_id=group, auto_offset_reset="earliest") as consumer,
-        Admin(age.servers) as admin,
-    ):
-        consumer.subscribe([tp.topic])
-        assert [one.offset for one in take(consumer, 5)] == [0, 1, 2, 3, 4]
-        assert consumer.assignment() == {tp}
-        assert group in admin.list_groups()
-        described = admin.describe_groups([group])[group]
-        assert described.state == "Stable"
-        assert len(described.members) == 1
-        consumer.seek(tp, 2)  # leaving commits where it is
-    with Consumer(age.servers, group_id=group) as consumer:
-        consumer.subscribe([tp.topic])
-        assert [one.offset for one in take(consumer, 3)] == [2, 3, 4]
+
+    def show(age: Age) -> None:
+        tp, group = age.write(plain()), new_name()
+        options: ConsumerKeywords = {
+            "group_id": group,
+            "group_protocol": protocol,
+            "auto_offset_reset": "earliest",
+        }
+        with (
+            Consumer(age.servers, **options) as consumer,
+            Admin(age.servers) as admin,
+        ):
+            consumer.subscribe([tp.topic])
+            assert [one.offset for one in take(consumer, 5)] == [0, 1, 2, 3, 4]
+            assert consumer.assignment() == {tp}
+            assert group in admin.list_groups()
+            described = admin.describe_groups([group])[group]
+            assert (described.type, described.state) == (protocol, "Stable")
+            assert len(described.members) == 1
+            consumer.seek(tp, 2)  # leaving commits where it is
+        with Consumer(age.servers, **options) as consumer:
+            consumer.subscribe([tp.topic])
+            assert [one.offset for one in take(consumer, 3)] == [2, 3, 4]
+
+    return show
 
 
 def idempotence(age: Age) -> None:
@@ -204,7 +214,8 @@ ABILITIES = (
     Ability("headers", (0, 11), headers),
     Ability("by timestamp", (0, 10, 1), by_timestamp),
     Ability("commits", (0, 8, 2), commits),
-    Ability("groups", (0, 9), groups),
+    Ability("groups", (0, 9), groups("classic")),
+    Ability("consumer protocol", (4, 0), groups("consumer")),
     Ability("idempotence", (0, 11), idempotence),
     Ability("transactions", (0, 11), transactions),
     Ability("make topics", (0, 10, 1), topics),
