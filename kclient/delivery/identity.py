@@ -10,6 +10,7 @@ from typing import Protocol
 from kclient.cluster import ANY, Call, Router
 from kclient.cluster.retry import Backoff
 from kclient.cluster.tasks import Tasks
+from kclient.compression import parse_compression
 from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Partition
@@ -140,6 +141,7 @@ class Identity:
 
 def check_options(options: ProducerOptions, given: Mapping[str, object]) -> bool:
     """Whether idempotence is on. Raises ConfigError for options that contradict each other."""
+    parse_compression(options["compression_type"])  # raises
     is_asked = given.get("enable_idempotence") is True or options["transactional_id"] is not None
     caps = options["api_version_caps"]
     can = (

@@ -9,7 +9,7 @@ from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Accumulator
 from kclient.delivery.partitioner import StickyChoice, choose_partitioner
-from kclient.errors import broker_error
+from kclient.errors import ConfigError, broker_error
 from kclient.types import TopicPartition
 
 
@@ -73,6 +73,8 @@ class Placement:
         view = self._metadata.view.topics.get(name)
         if known is not None and (known.view is view or view is None):
             return known  # one that has vanished may come back: its records wait for it
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"a topic is named by text, such as 'orders', not by {name!r}")
         if view is None or not view.partitions:
             limit = deadline or Deadline(max(self._block_seconds, 0.001))
             view = self._metadata.topic(name, limit, create=True)
