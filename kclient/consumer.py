@@ -377,7 +377,7 @@ class Consumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
-            return self._reading.positions()
+            return self._reading.acknowledge()
         return {
             TopicPartition(*tp): OffsetAndMetadata(at) if isinstance(at, int) else at
             for tp, at in offsets.items()
