@@ -19,14 +19,15 @@ from kclient.testing import LocalKafka
 
 COUNTS = (10, 100, 1000)
 ROUNDS = 3
-Poll = Callable[[], int]
+Poll = Callable[[float], int]
+"""Takes the seconds to wait, returns the number of records."""
 
 
 def kclient_poll(servers: str, topic: str, count: int) -> tuple[Poll, Callable[[], None]]:
     consumer = Consumer(servers)
     consumer.assign([TopicPartition(topic, number) for number in range(count)])
     consumer.seek_to_end()
-    return lambda: len(consumer.poll(5.0)), consumer.close
+    return lambda seconds: len(consumer.poll(seconds)), consumer.close
 
 
 def kafka_python_poll(servers: str, topic: str, count: int) -> tuple[Poll, Callable[[], None]]:
@@ -35,7 +36,11 @@ def kafka_python_poll(servers: str, topic: str, count: int) -> tuple[Poll, Calla
     consumer = kafka.KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="latest")
     consumer.assign([kafka.TopicPartition(topic, number) for number in range(count)])
     consumer.seek_to_end()
-    return lambda: sum(map(len, consumer.poll(5000).values())), consumer.close
+
+    def poll(seconds: float) -> int:
+        return sum(map(len, consumer.poll(int(seconds * 1000)).values()))
+
+    return poll, consumer.close
 
 
 def confluent_poll(servers: str, topic: str, count: int) -> tuple[Poll, Callable[[], None]]:
@@ -48,7 +53,7 @@ def confluent_poll(servers: str, topic: str, count: int) -> tuple[Poll, Callable
             for number in range(count)
         ]
     )
-    return lambda: len(consumer.consume(500, 5.0)), consumer.close
+    return lambda seconds: len(consumer.consume(1, seconds)), consumer.close
 
 
 CLIENTS = {"kclient": kclient_poll, "kafka-python": kafka_python_poll, "confluent": confluent_poll}
@@ -60,7 +65,7 @@ def cpu_per_poll(poll: Poll, producer: Producer, topic: str, polls: int) -> floa
     for _ in range(polls):
         producer.send(topic, b"x", partition=0)
         begin = time.process_time()
-        while not poll():
+        while not poll(5.0):
             pass
         spent += time.process_time() - begin
     return spent / polls
@@ -79,10 +84,9 @@ def main() -> None:
                 costs = []
                 for count in COUNTS:
                     poll, close = make(servers, "idle", count)
-                    producer.send("idle", b"x", partition=0)
-                    time.sleep(1.0)  # every partition is being fetched by now
-                    producer.send("idle", b"x", partition=0)
-                    while not poll():
+                    while not poll(0.5):  # until all partitions are being fetched
+                        producer.send("idle", b"x", partition=0)
+                    while poll(2.0):
                         pass
                     rounds = [cpu_per_poll(poll, producer, "idle", polls) for _ in range(ROUNDS)]
                     costs.append(statistics.median(rounds))

@@ -44,11 +44,9 @@ def pure_twin() -> Iterator[None]:
 
 def one_by_one(raw: bytes) -> list[Record]:
     """What reading gives that never looks for runs."""
-    least, pure.LEAST_ALIKE = pure.LEAST_ALIKE, 1 << 60
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pure, "LEAST_ALIKE", 1 << 60)
         return decode(raw)
-    finally:
-        pure.LEAST_ALIKE = least
 
 
 @given(st.lists(RUN, min_size=1, max_size=8))
