@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kclient.cluster import Metadata, Router
 from kclient.cluster.offsets import OffsetAt
 from kclient.config import ConsumerKeywords, ConsumerOptions, from_properties, resolve
 from kclient.deadline import Deadline
-from kclient.errors import ClientClosedError, ConfigError, ForkedClientError, KafkaTimeout
+from kclient.errors import ClientClosedError, ConfigError, ForkedClientError
 from kclient.fetch.deserialization import Deserializer
 from kclient.fetch.fetcher import Fetcher
 from kclient.fetch.health import PartitionHealth, health_of
-from kclient.fetch.lookup import find_offsets
+from kclient.fetch.lookup import Lookup
+from kclient.fetch.polling import Polling
 from kclient.fetch.positions import EARLIEST, LATEST, Positions
 from kclient.fetch.reading import Reading
 from kclient.fetch.recovery import Recovery
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _CLOSE_SECONDS = 30.0
-_RUN_RECORDS = 2000  # that iteration takes at once
 Listener = Callable[[list[TopicPartition]], object]
-Taken = TypeVar("Taken", bound=Sized)
 
 
 class Consumer:
@@ -72,13 +70,12 @@ class Consumer:
         self._deserializer = Deserializer(self._options)
         self._reading = Reading(self._fetcher, self._positions, self._deserializer)
         self._group = Group(self._options, self._pool, self._router, self._metadata, self._reading)
+        self._polling = Polling(self._fetcher, self._reading, self._positions, self._group.drive)
+        self._lookup = Lookup(self._options, self._router, self._positions, self._reading)
         if self._group.has_group:
             recovery.committed = self._group.commits.committed
         self._user = threading.RLock()  # held while a thread is inside; callbacks may call back
-        self._next_look = 0.0
-        self._is_woken = False
-        self._is_closing = False  # polls come to an end
-        self._is_closed = False  # nothing can be called any more
+        self._is_closed = False
 
     @classmethod
     def from_properties(
@@ -148,7 +145,8 @@ class Consumer:
         Raises what keeps a partition from being read, SerializationError with the place.
         """
         limit = self._options["max_poll_records"] if max_records is None else max_records
-        return self._polled(lambda: self._reading.take(limit), timeout) or []
+        with self._turn():
+            return self._polling.poll(lambda: self._reading.take(limit), timeout) or []
 
     def __iter__(self) -> Iterator[Record]:
         """Every record, for ever; ``wakeup`` or ``close`` end the iteration.
@@ -179,7 +177,8 @@ class Consumer:
         if self._deserializer.is_needed:
             raise ConfigError("poll_arrow gives bytes: make the consumer without deserializers")
         limit = self._options["max_poll_records"] if max_records is None else max_records
-        table = self._polled(lambda: self._reading.take_table(limit), timeout)
+        with self._turn():
+            table = self._polling.poll(lambda: self._reading.take_table(limit), timeout)
         return arrow.table([]) if table is None else table
 
     # --- positions ---
@@ -190,14 +189,14 @@ class Consumer:
         Raises ConfigError if the partition is not assigned, KafkaTimeout.
         """
         with self._turn():
-            return self._position(tp, self._deadline(timeout))
+            return self._polling.position(tp, self._deadline(timeout))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Read on from ``offset``. Raises ConfigError if the partition is not assigned."""
         if offset < 0:
             raise ConfigError(f"an offset is 0 or more, not {offset}; see seek_to_end")
         with self._turn():
-            self._seek({TopicPartition(*tp): OffsetAt(offset)})
+            self._lookup.seek({TopicPartition(*tp): OffsetAt(offset)})
 
     def seek_to_beginning(
         self, tps: Iterable[TopicPartition] = (), timeout: float | None = None
@@ -222,31 +221,31 @@ class Consumer:
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        found = self._offsets(dict.fromkeys(tps, EARLIEST), self._deadline(timeout))
-        return {tp: at.offset for tp, at in found.items()}
+        with self._turn():
+            return self._lookup.all_at(tps, EARLIEST, self._deadline(timeout))
 
     def end_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record of each partition (the last stable one)."""
-        found = self._offsets(dict.fromkeys(tps, LATEST), self._deadline(timeout))
-        return {tp: at.offset for tp, at in found.items()}
+        with self._turn():
+            return self._lookup.all_at(tps, LATEST, self._deadline(timeout))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAt | None]:
         """The first record at or after a time (ms), None if there is none so late."""
-        found = self._offsets(times, self._deadline(timeout))
+        with self._turn():
+            found = self._lookup.find(times, self._deadline(timeout))
         return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     def lag(self, timeout: float | None = None) -> dict[TopicPartition, int]:
         """How many offsets each assigned partition is behind its end."""
         with self._turn():
             deadline = self._deadline(timeout)
-            ends = self._offsets(dict.fromkeys(self.assignment(), LATEST), deadline)
-            return {
-                tp: max(0, end.offset - self._position(tp, deadline)) for tp, end in ends.items()
-            }
+            ends = self._lookup.all_at(self.assignment(), LATEST, deadline)
+            position = self._polling.position
+            return {tp: max(0, end - position(tp, deadline)) for tp, end in ends.items()}
 
     def pause(self, tps: Iterable[TopicPartition]) -> None:
         """Fetch nothing more of some partitions until ``resume``; heartbeats go on."""
@@ -304,8 +303,7 @@ class Consumer:
 
     def wakeup(self) -> None:
         """Have a ``poll`` in another thread return at once, and an iteration end."""
-        self._is_woken = True
-        self._reading.wake()
+        self._polling.wakeup()
 
     def metrics(self) -> dict[str, Any]:
         """Counts so far."""
@@ -357,7 +355,7 @@ class Consumer:
             raise ClientClosedError("the consumer is closed")
         self._pool.check_usable()
         if not self._user.acquire(blocking=False):
-            if self._is_closing:
+            if self._polling.is_ending:
                 raise ClientClosedError("the consumer is being closed")
             raise ConfigError(
                 "this consumer is being used by another thread; use one consumer per thread, "
@@ -368,61 +366,18 @@ class Consumer:
         finally:
             self._user.release()
 
-    def _polled(self, take: Callable[[], Taken], timeout: float) -> Taken | None:
-        """What ``take`` returns as soon as that is something; None when the time is over."""
-        with self._turn():
-            self._reading.advance()
-            end = time.monotonic() + timeout
-            while True:
-                self._next_look = self._group.drive()
-                taken = take()
-                if len(taken):
-                    return taken
-                if self._must_stop():
-                    return None
-                is_late = time.monotonic() >= end
-                self._fetcher.step(min(end, self._next_look))
-                if is_late and self._fetcher.current() is None:
-                    return None
-
     def _next_run(self) -> bool:
         """Take records for iteration; False when somebody wants it to end."""
-        if self._is_closing:
+        if self._polling.is_ending:
             return False
         with self._turn():
-            self._reading.advance()
-            while True:
-                self._reading.attention = False
-                self._next_look = self._group.drive()
-                if self._must_stop():
-                    return False
-                if self._reading.next_run(_RUN_RECORDS):
-                    return True
-                self._fetcher.step(self._next_look)
-
-    def _must_stop(self) -> bool:
-        """Whether somebody has called ``wakeup`` since the last time, or ``close``."""
-        is_woken, self._is_woken = self._is_woken, False
-        return is_woken or self._is_closing
-
-    def _position(self, tp: TopicPartition, deadline: Deadline) -> int:
-        while True:
-            offset = self._reading.position(self._positions.get(tp)).offset
-            if offset >= 0:
-                return offset
-            self._next_look = self._group.drive()
-            self._reading.raise_error()
-            if deadline.is_over:
-                reason = self._positions.get(tp).reason
-                what = f"finding the position of {tp}: not done within {deadline.seconds:g} s"
-                raise KafkaTimeout(f"{what}: {reason}" if reason else what)
-            self._fetcher.step(min(time.monotonic() + deadline.left(), self._next_look))
+            return self._polling.next_run()
 
     def _wanted_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
-            return self._reading.positions()
+            return self._reading.acknowledge()
         return {
             TopicPartition(*tp): OffsetAndMetadata(at) if isinstance(at, int) else at
             for tp, at in offsets.items()
@@ -433,35 +388,16 @@ class Consumer:
     ) -> None:
         with self._turn():
             deadline = self._deadline(timeout)
-            wanted = dict.fromkeys(tps or self.assignment(), time_ms)
-            for tp in wanted:
-                self._positions.get(tp)
-            found = self._offsets(wanted, deadline)
-            late = [tp for tp, at in found.items() if at.offset < 0]
-            found.update(self._offsets(dict.fromkeys(late, LATEST), deadline) if late else {})
-            self._seek(found)
-
-    def _seek(self, offsets: Mapping[TopicPartition, OffsetAt]) -> None:
-        for tp, at in offsets.items():
-            self._positions.seek(tp, at.offset, at.leader_epoch)
-        self._reading.forget(offsets)
-
-    def _offsets(
-        self, times: Mapping[TopicPartition, int], deadline: Deadline
-    ) -> dict[TopicPartition, OffsetAt]:
-        with self._turn():
-            wanted = {TopicPartition(*tp): when for tp, when in times.items()}
-            is_committed = self._options["isolation_level"] == "read_committed"
-            return find_offsets(self._router, wanted, deadline, read_committed=is_committed)
+            self._lookup.seek_by_time(tps or self.assignment(), time_ms, deadline)
 
     def _deadline(self, timeout: float | None) -> Deadline:
         default = self._options["default_api_timeout_ms"] / 1000
         return Deadline(default if timeout is None else timeout)
 
     def _close(self, finished: Callable[[], Offsets], timeout: float | None) -> None:
-        if self._is_closing:
+        if self._polling.is_ending:
             return
-        self._is_closing = True
+        self._polling.end()
         deadline = Deadline(_CLOSE_SECONDS if timeout is None else max(timeout, 0.001))
         try:
             self._pool.check_usable()
@@ -470,7 +406,6 @@ class Consumer:
             self._pool.close()
             self._fetcher.board.close()
             return
-        self._reading.wake()
         is_alone = self._user.acquire(timeout=deadline.left() / 2)
         try:
             if is_alone:

@@ -100,11 +100,11 @@ class Engine:
         try:
             while ended:
                 batch = ended[0]
-                if batch.interested:
-                    future = batch.interested[-1]
+                if batch.interested:  # in the order of the records, as Java's callbacks run
+                    future = batch.interested[0]
                     future.tell()
-                    if future in batch.interested:
-                        batch.interested.remove(future)
+                    if batch.interested and batch.interested[0] is future:
+                        batch.interested.popleft()
                 else:
                     ended.popleft()
         finally:

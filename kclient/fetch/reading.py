@@ -31,6 +31,8 @@ class Reading:
         self._fetcher = fetcher
         self._positions = positions
         self._deserializer = deserializer
+        self._acknowledged = 0
+        """What ``next`` was when the user said that all was done."""
         self._run_state: PartitionState | None = None
         self._held: dict[TopicPartition, OffsetAndMetadata] = {}
         """Where the records of the last poll begin: the user may be at work on them."""
@@ -61,8 +63,15 @@ class Reading:
         """The user came back: done is whatever was handed out."""
         self._held.clear()
         self.attention = True  # an iteration around this call goes on with what is left then
+        self._acknowledged = 0
         if self.next:
             self.run, self.next = self.run[self.next :], 0
+
+    def acknowledge(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The user says that he is done with all that was handed out; up to where that is."""
+        self._held.clear()
+        self._acknowledged = self.next
+        return self.positions()
 
     def take(self, limit: int) -> list[Record]:
         """Up to ``limit`` records, none if none are here.
@@ -198,7 +207,7 @@ class Reading:
         """
         done = self.positions()
         state = self._run_state
-        if self.next and state is not None and state.tp in done:
+        if self.next > self._acknowledged and state is not None and state.tp in done:
             record = self.run[self.next - 1]
             done[state.tp] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
         return done

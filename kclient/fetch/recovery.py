@@ -89,7 +89,12 @@ class Recovery:
 
     def _start(self, tasks: Tasks, key: tuple[Phase, int], states: list[PartitionState]) -> None:
         self._asked[key] = {state.tp: state.token for state in states}
-        facts = {state.tp: (state.reset_time, state.leader_epoch, state.epoch) for state in states}
+        facts = {}
+        for state in states:
+            partition = self._metadata.view.partition(state.tp)
+            if partition is not None:  # leaders may have changed since it was last fetched
+                state.leader_epoch = max(state.leader_epoch, partition.leader_epoch)
+            facts[state.tp] = (state.reset_time, state.leader_epoch, state.epoch)
         tasks.start(key, lambda: self._work[key[0]](facts))
 
     def note_task(self, key: Hashable, result: object, now: float) -> None:

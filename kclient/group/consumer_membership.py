@@ -280,6 +280,10 @@ class ConsumerMembership:
         self._told = _Told(pattern=self._told.pattern)
         self._backoff.extend(now)
 
+    def doubt(self) -> None:
+        """A commit was refused: have the next heartbeat tell at once how we stand."""
+        self._next_beat = 0.0
+
     def answered(
         self,
         request: ConsumerGroupHeartbeatRequest,

@@ -17,6 +17,7 @@ from kclient.group.actions import Assign, Call, Fail, Identity, Revoke
 from kclient.group.alone import Alone
 from kclient.group.classic import ClassicMember
 from kclient.group.commits import Commits, Offsets
+from kclient.group.consumer_protocol import ConsumerProtocolMember
 from kclient.group.heartbeat import Heartbeat
 from kclient.group.link import CoordinatorLink
 from kclient.group.member import FAR, Member
@@ -78,6 +79,7 @@ class Group:
         self._listeners = Listeners()
         self._heartbeat = Heartbeat(self._beat)
         self._member = self._member_of(options, pool, router, metadata)
+        self._has_server_patterns = options["group_protocol"] == "consumer"
         self._rebalances = 0
         self._is_telling = False
         self._patience = options["max_poll_interval_ms"] / 1000
@@ -102,7 +104,10 @@ class Group:
         if not self._group_id:
             return Alone(metadata)
         link = CoordinatorLink(self._group_id, options, pool, router)
-        return ClassicMember(options, link, metadata, self._reader.wake, self._heartbeat.start)
+        wake = self._reader.wake
+        if options["group_protocol"] == "consumer":
+            return ConsumerProtocolMember(options, link, metadata, wake, self._heartbeat)
+        return ClassicMember(options, link, metadata, wake, self._heartbeat.start)
 
     # --- what the user wants ---
 
@@ -126,7 +131,7 @@ class Group:
         subscription = Subscription.of(topics, pattern)
         self._listeners = listeners
         self._topics.subscribe(subscription)
-        if pattern is None:
+        if pattern is None or self._has_server_patterns:
             self._member.subscribe(subscription, time.monotonic())
 
     def unsubscribe(self, deadline: Deadline) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from crc32c import crc32c as crc32c
 
 from kclient.compression import Compression, Data
+from kclient.records.alike import LEAST_ALIKE as LEAST_ALIKE
+from kclient.records.alike import read_alike
 from kclient.records.batch import (
     INT64_LIMIT,
     LOG_APPEND_TIME,
@@ -85,8 +87,10 @@ def _read_section(  # noqa: C901 - one loop for all shapes of a record
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
     kind = batch.timestamp_type
     headers: tuple[Header, ...]
-    pos = 0
-    for _ in range(batch.record_count):
+    pos = alike = last_length = 0
+    patience, count = LEAST_ALIKE, batch.record_count
+    while len(records) < count:
+        begin = pos
         length = buf[pos]
         if length < 0x80:
             pos += 1
@@ -145,6 +149,13 @@ def _read_section(  # noqa: C901 - one loop for all shapes of a record
         offset = base_offset + (delta >> 1)
         fields = (topic, partition, offset, timestamp, kind, key, value, headers, epoch)
         append(new(Record, fields))
+        if length != last_length:
+            last_length, alike = length, 0
+            continue
+        alike += 1
+        if alike >= patience:
+            known, pos = len(records), read_alike(buf, begin, pos, batch, records)
+            alike, patience = 0, LEAST_ALIKE if len(records) > known + patience else patience * 2
     return records, pos
 
 

@@ -231,6 +231,17 @@ def test_explicit_commit_covers_the_current_record(cluster: FakeCluster, consume
     assert consumer.committed([TP, OTHER])[TP] == OffsetAndMetadata(4, "", 0)
 
 
+def test_closing_does_not_undo_an_explicit_commit(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    with consumer_of(cluster, group_id="g") as consumer:
+        consumer.subscribe("orders")
+        for record in consumer:
+            if record.offset == 3:
+                consumer.commit()
+                break
+    assert cluster.committed("g")[TP] == 4
+
+
 def test_without_auto_commit_nothing_is_committed(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     with consumer_of(cluster, group_id="g", enable_auto_commit=False) as consumer:

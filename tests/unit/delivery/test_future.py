@@ -191,4 +191,4 @@ def test_in_a_split_batch_each_record_has_its_own_outcome() -> None:
     assert [future.exception(0) is None for future in futures] == [True, True, False, False]
     assert futures[1].result(0) == RecordMetadata(*TP, 101, 5)
     assert whole.failed() == 2
-    assert whole.interested == [futures[3]]
+    assert list(whole.interested) == [futures[3]]
