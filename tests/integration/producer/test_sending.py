@@ -162,7 +162,7 @@ def repr_bytes(value: object) -> bytes:
 
 def test_wrong_topic_names(bootstrap_servers: str) -> None:
     with Producer(bootstrap_servers) as producer:
-        for name in ("no spaces", "..", "", "x" * 250):
+        for name in ("no spaces", "..", "x" * 250):
             with pytest.raises((InvalidRequest, TopicNotFound), match="topic"):
                 producer.send(name, b"", timeout=10)
 
