@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 KAFKA_VERSIONS := 4.3.1 3.9.1
-SOURCES := kclient tests tools examples bench setup.py
+SOURCES := kclient pyspark_kclient.py tests tools examples bench setup.py
 
-.PHONY: test test-brokers test-container check demo bench bench-quick fuzz messages tools jars kerberos clean
+.PHONY: test test-brokers test-container test-ages test-spark check demo bench bench-quick bench-spark fuzz messages tools jars kerberos clean
 
 test: jars kerberos
 	$(BIN)/python -m pytest
@@ -15,6 +15,14 @@ test: jars kerberos
 test-brokers: jars
 	$(BIN)/python -m pytest tests/integration -m every_kafka
 
+# Spark beside its own connector; KCLIENT_SPARK_KILLS=30 kills the exactly-once stream more often.
+test-spark: jars
+	$(BIN)/python -m pytest tests/spark tests/unit/spark -m 'spark or not spark'
+
+# What works on which Kafka; if all went as expected, the README's table is written anew.
+test-ages: jars
+	KCLIENT_TABLE=README.md $(BIN)/python -m pytest tests/ages -m 'every_kafka or not every_kafka'
+
 # The integration tests against a container, by an engine that is started if none answers.
 test-container: jars
 	tools/container/run.sh
@@ -22,7 +30,7 @@ test-container: jars
 check: $(VENV)/.stamp
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/mypy kclient tests tools examples bench
+	$(BIN)/mypy kclient pyspark_kclient.py tests tools examples bench
 	$(BIN)/lint-imports
 
 demo: jars
@@ -40,6 +48,10 @@ bench: jars
 
 bench-quick: jars
 	$(BIN)/python -m bench.throughput --quick
+
+# Some 15 minutes; BENCH_SPARK='--rows 500000 --large 100000' is a short one.
+bench-spark: jars
+	$(BIN)/python -m bench.spark $(BENCH_SPARK)
 
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.stamp

@@ -93,9 +93,7 @@ class Producer:
         self._sender = Sender(self._carrier, self._engine, self._accumulator)
         self._transaction = self._make_transaction()
         self._gate = Gate(self._pool, self._sender, self._transaction)
-        self._intake = Intake(
-            known, self._accumulator, self._placement, self._carrier, self._gate.check_sending
-        )
+        self._intake = Intake(known, self._accumulator, self._placement, self._carrier, self._gate)
         self._bulk = Bulk(self._intake, self._carrier, self._sender)
         self._arrow = ArrowBulk(self._bulk, self._intake)
         self._drain = Drain(
@@ -163,9 +161,8 @@ class Producer:
         of the future run in the thread that does the I/O: they should be quick.
         """
         batch, index, sent_ms = self._intake.append(
-            topic, value, key, headers, partition, timestamp_ms, None, False
+            topic, value, key, headers, partition, timestamp_ms, None, False, True
         )
-        batch.submitted += 1
         if index == 0 or not batch.is_open or self._sender.is_idle:
             self._sender.nudge()
         return SendFuture(batch, index, sent_ms)
@@ -206,7 +203,8 @@ class Producer:
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[int]:
         """The partitions of a topic. Raises TopicNotFound, KafkaTimeout."""
         self._gate.check()
-        return sorted(self._placement.topic(topic, timeout).view.partitions)
+        deadline = None if timeout is None else Deadline(timeout)
+        return sorted(self._placement.topic(topic, deadline).view.partitions)
 
     def metrics(self) -> dict[str, Any]:
         """What was sent so far: counts, bytes, ratios, and latencies in ms."""
@@ -330,7 +328,7 @@ class Producer:
         broker in its time. May be called again.
         """
         deadline = self._deadline(timeout)
-        self._gate.is_closed = True
+        self._gate.close()
         # In a forked child the sockets, and who holds the locks, are the parent's.
         if not self._gate.is_forked and not self._drain.is_closed:
             self._drain.close(deadline)
@@ -356,7 +354,7 @@ class Producer:
     def __del__(self) -> None:
         gate: Gate | None = getattr(self, "_gate", None)  # None if __init__ raised
         if gate is not None and not gate.is_closed and not gate.is_forked:
-            gate.is_closed = True
+            gate.close()
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
             self._drain.abandon()
 
@@ -389,7 +387,7 @@ def _at_exit() -> None:
 
 def _after_fork() -> None:
     for producer in _open_producers:
-        producer._gate.is_forked = True
+        producer._gate.note_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

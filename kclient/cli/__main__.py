@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from kclient.cli import doctor
+from kclient.cli import doctor, pipeline
 from kclient.errors import ConfigError
 from kclient.version import __version__
 
@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"kclient {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     doctor.add_to(commands)
+    pipeline.add_to(commands)
     given = parser.parse_args(arguments)
     try:
         code: int = given.run(given)

@@ -9,7 +9,7 @@ from kclient.cluster.call import Call
 from kclient.cluster.router import Router
 from kclient.cluster.target import Leader
 from kclient.deadline import Deadline
-from kclient.errors import KafkaError, broker_error
+from kclient.errors import KafkaError, UnsupportedVersion, broker_error
 from kclient.protocol import Message
 from kclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -54,12 +54,17 @@ def offsets_at(
 ) -> dict[TopicPartition, OffsetAt | KafkaError]:
     """The first offset at or after a time (ms), by partition; -2 is the first, -1 the next.
 
-    One request to each leader; before 0.10.1 brokers only know times of whole segments. What
-    fails is tried again until the deadline, or ``attempts`` times in all.
+    One request to each leader. What fails is tried again until the deadline, or ``attempts``
+    times in all. By time, brokers before 0.10.1 fail: they only know when segments changed,
+    and a consumer that took those offsets would leave records out.
     """
 
     def call(tps: Sequence[TopicPartition]) -> Call[Mapping[TopicPartition, OffsetAt | KafkaError]]:
         def build(version: int) -> Message:
+            if version == 0 and any(times[tp] >= 0 for tp in tps):
+                raise UnsupportedVersion(
+                    "the broker cannot look up an offset by timestamp: Kafka can since 0.10.1"
+                )
             request = ListOffsetsRequest(
                 replica_id=-1, topics=_topics({tp: times[tp] for tp in tps})
             )

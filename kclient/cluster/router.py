@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from kclient.cluster.call import Call
 from kclient.cluster.metadata import LANE, TOPIC_GRACE, UNKNOWN_TOPIC, Metadata
@@ -39,6 +39,7 @@ from kclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from kclient.protocol.since import FIRST_KAFKA
 from kclient.protocol.wire import Message
 from kclient.types import TopicPartition
 
@@ -50,6 +51,10 @@ _MOVED = (15, 16, 41)  # COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_CONTROL
 
 class AbsentBroker(TransportError):
     """No broker of that node id is part of the cluster, at least for now."""
+
+
+class _OldHungUp(TransportError):
+    """A Kafka 0.8 hung up on a request that not every 0.8 knows."""
 
 
 _ABSENT = (TopicNotFound, AbsentBroker)
@@ -239,8 +244,10 @@ class Router:
             try:
                 limit = deadline.share(len(candidates) - count)
                 return self._ask_one(endpoint, call, limit, lane)
-            except (TransportError, KafkaTimeout):
+            except (TransportError, KafkaTimeout) as error:
                 if count == len(candidates) or deadline.is_over:
+                    if isinstance(error, _OldHungUp):  # and no other broker has answered
+                        raise UnsupportedVersion(str(error)) from error
                     raise
         raise TransportError("no broker is known")
 
@@ -248,7 +255,12 @@ class Router:
         with self._pool.lease(endpoint, lane, deadline) as connection:
             version = _version(call, connection)
             limit = deadline.within(self._request_seconds)
-            answer = connection.ask(call.build(version), version, limit)
+            try:
+                answer = connection.ask(call.build(version), version, limit)
+            except TransportError as error:
+                if connection.versions.may_lack(call.api):
+                    raise _OldHungUp(_too_old(call.api, error)) from error
+                raise
         return call.read(answer)
 
     def _leader(self, tp: TopicPartition, deadline: Deadline) -> Endpoint:
@@ -329,9 +341,16 @@ class Router:
 
 def _version(call: Call[T], connection: Connection) -> int:
     """The version to speak with a broker. Raises UnsupportedVersion."""
-    if call.at_most is None:
-        return connection.version_of(call.api)
+    version = connection.version_of(call.api)
+    if call.at_most is None or version <= call.at_most:
+        return version
     return connection.versions.choose(call.api, at_most=call.at_most)
+
+
+def _too_old(api: type[Message], error: TransportError) -> str:
+    since = FIRST_KAFKA[cast(int, api.API_KEY)]
+    name = api.__name__.removesuffix("Request")
+    return f"{error}: it looks like Kafka 0.8, and {name}, which it hung up on, came with {since}"
 
 
 def _is_retriable(result: object) -> bool:

@@ -265,7 +265,7 @@ class Accumulator:
         batch.is_open = False
         partition.in_flight.append(batch)
         partition.queue.popleft()
-        del self.ready[partition]
+        self.ready.pop(partition, None)
         if partition.may_leave:
             self.ready[partition] = None
         return batch

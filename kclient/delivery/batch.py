@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from kclient.errors import KafkaError
@@ -82,7 +83,7 @@ class Batch:
         self.parts: list[tuple[int, Batch]] = []
         """After a split: the batches that took over, each with the index of its first record,
         and in each of them the ``whole`` it is part of."""
-        self.interested: list[SendFuture] = []
+        self.interested: deque[SendFuture] = deque()
         """Futures that somebody waits on from outside, or that have callbacks."""
         self.submitted = 0
         self.observed = 0

@@ -117,6 +117,12 @@ class Bulk:
 
     def send(self, topic: str, records: Iterable[Any], deadline_seconds: float) -> SendReport:
         """Write all of an iterable; see ``send_by``."""
+        if isinstance(records, (bytes, bytearray, str)):
+            raise SerializationError(
+                f"send_many takes an iterable of records, not one {type(records).__name__}: use "
+                "send for a single record",
+                topic=topic,
+            )
 
         def append(tally: Tally) -> None:
             for chunk, is_slow in chunks(records):
@@ -252,7 +258,7 @@ class Bulk:
 
     def ready_topic(self, topic: str, tally: Tally) -> Topic:
         """The topic, once there is room for more; sends meanwhile what may leave."""
-        self._intake.check()
+        self._intake.gate.check_sending()
         if self._accumulator.is_full:
             self._intake.await_room()
         elif self._accumulator.ready:

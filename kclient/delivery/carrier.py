@@ -62,6 +62,7 @@ class Carrier:
         """The one that was woken to carry on, and has not come yet."""
         self._line: dict[_Waiter, None] = {}
         self._is_retired = False
+        self._vacant = threading.Event()  # set when the last one has stopped
 
     def until(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
         """Return when ``done()`` is true, carrying the engine if nobody else does.
@@ -106,24 +107,22 @@ class Carrier:
             self._call_next(waiter)
 
     def retire(self, deadline: Deadline) -> None:
-        """Let nobody carry any more, once whoever does has stopped, or at the deadline."""
-        waiter = _Waiter(bool)
-        while not self._is_retired and not self._take(waiter) and not deadline.is_over:
-            self._engine.wake()
-            waiter.parked.acquire(timeout=min(deadline.left(), _LOOK_SECONDS))
+        """Let nobody carry any more, and wait until whoever does has stopped."""
         with self._lock:
             self._is_retired = True
-            for each in self._line:
-                each.parked.release()
+            for waiter in self._line:
+                waiter.parked.release()
             self._line.clear()
+        while self._owner is not None and not deadline.is_over:
+            self._engine.wake()
+            self._vacant.wait(min(deadline.left(), _LOOK_SECONDS))
 
     # --- the place ---
 
     def _take(self, waiter: _Waiter, *, stays: bool = True) -> bool:
         """Become the one who carries, else stand in line if it ``stays``."""
         with self._lock:
-            if self._is_retired:
-                raise ClientClosedError("the producer was closed during the call")
+            self._check_retired()
             if self._owner is None:
                 self._owner = waiter
                 self._called = None
@@ -132,6 +131,10 @@ class Carrier:
             if stays:
                 self._line[waiter] = None
             return False
+
+    def _check_retired(self) -> None:
+        if self._is_retired:
+            raise ClientClosedError("the producer was closed during the call")
 
     def _park(self, waiter: _Waiter, deadline: Deadline, what: str) -> None:
         """Wait to be called, at most for a moment."""
@@ -145,6 +148,8 @@ class Carrier:
         """Wake another one to carry on, unless somebody does or was called already."""
         with self._lock:
             self._line.pop(leaving, None)
+            if self._is_retired:
+                self._vacant.set()
             if self._called is leaving:
                 self._called = None
             if self._owner is None and self._called is None and self._line:
@@ -165,6 +170,7 @@ class Carrier:
 
     def _carry(self, done: Callable[[], bool], deadline: Deadline, what: str) -> None:
         while not done():
+            self._check_retired()
             left = deadline.left()
             if not left:
                 raise _too_late(what, deadline)

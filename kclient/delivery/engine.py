@@ -78,8 +78,6 @@ class Engine:
             self._may_wait = True  # before anything is looked at, so that no news is missed
             self._has_lost = False
             next_event = self._send()
-            if self.settlement.ended or self._has_lost:
-                until = 0.0  # somebody may wait for what has ended; what was lost goes again
             is_quiet = True
             ready = self._lines.wait(min(until, next_event) - time.monotonic())
             is_quiet = self._may_wait = False
@@ -102,11 +100,11 @@ class Engine:
         try:
             while ended:
                 batch = ended[0]
-                if batch.interested:
-                    future = batch.interested[-1]
+                if batch.interested:  # in the order of the records, as Java's callbacks run
+                    future = batch.interested[0]
                     future.tell()
-                    if future in batch.interested:
-                        batch.interested.remove(future)
+                    if batch.interested and batch.interested[0] is future:
+                        batch.interested.popleft()
                 else:
                     ended.popleft()
         finally:
@@ -118,12 +116,13 @@ class Engine:
         while self._orders:
             self._orders[0]()
             self._orders.popleft()
-        self._errands.collect()
+        if not self._errands.tasks.is_idle:
+            self._errands.collect()
         now = time.monotonic()
-        self._give_up_expired(now)
         next_event = min(self._send_ready(now), self._check_timeouts())
-        # What the caller waits for may just have ended, and nothing else may come: do not wait.
-        return now if has_news or self.settlement.ended else next_event
+        # What the caller waits for may just have ended, and what was lost waits anew.
+        has_news = has_news or self._has_lost or bool(self.settlement.ended)
+        return now if has_news else next_event
 
     def _recover(self) -> None:
         """After an interrupt nobody knows what has left: begin anew with all that was out."""
@@ -191,10 +190,13 @@ class Engine:
             self.settlement.fail_queued(refusal)
         accumulator = self._accumulator
         with accumulator.lock:
+            expired = accumulator.expired(now)
             next_event = min(accumulator.note_time(now), accumulator.next_expiry)
-            if not accumulator.ready:
-                return next_event
             waiting = list(accumulator.ready)
+        for batch in expired:
+            self.settlement.expire(batch, self.trouble(batch))
+        if not waiting:
+            return next_event
         if not self._identity.is_ready(self._errands.tasks):
             return min(next_event, self._identity.not_before or FAR)
         view = self._metadata.view
@@ -232,7 +234,10 @@ class Engine:
                 if not batches:
                     break
                 self._post(line, batches, version, view)
-            self._lines.watch(line)
+                if not self._accumulator.ready:
+                    break
+            if connection.has_unsent or line.events != select.POLLIN:
+                self._lines.watch(line)
         except KafkaError as error:
             self._lose_line(line, error)
         return next_event
@@ -349,12 +354,6 @@ class Engine:
             text = f"{line.endpoint} did not answer within {self._request_seconds:g} s"
             self._lose_line(line, KafkaTimeout(text, node=line.endpoint.node))
         return soonest
-
-    def _give_up_expired(self, now: float) -> None:
-        with self._accumulator.lock:
-            expired = self._accumulator.expired(now)
-        for batch in expired:
-            self.settlement.expire(batch, self.trouble(batch))
 
     def trouble(self, batch: Batch) -> str:
         """What kept a batch from being delivered, as far as is known."""

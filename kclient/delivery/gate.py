@@ -17,9 +17,23 @@ class Gate:
         self.is_closed = False
         self.is_forked = False
         """Whether this is a child of the process that made the producer."""
+        self.needs_look = transaction is not None
+        """Whether ``check_sending`` has anything to say: asked for every record."""
+        sender.on_death = self._look
         self._pool = pool
         self._sender = sender
         self._transaction = transaction
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self.is_closed = self.needs_look = True
+
+    def note_fork(self) -> None:
+        """Only a child of the process that made the producer calls this."""
+        self.is_forked = self.needs_look = True
+
+    def _look(self) -> None:
+        self.needs_look = True
 
     def check(self) -> None:
         """Raise ClientClosedError, ForkedClientError, or what the sender thread died of."""
@@ -32,7 +46,6 @@ class Gate:
 
     def check_sending(self) -> None:
         """As ``check``; raises TransactionFailed too, when records need a transaction."""
-        if self.is_closed or self.is_forked or self._sender.death is not None:
-            self.check()
+        self.check()
         if self._transaction is not None:
             self._transaction.check_open()

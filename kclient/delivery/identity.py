@@ -10,6 +10,7 @@ from typing import Protocol
 from kclient.cluster import ANY, Call, Router
 from kclient.cluster.retry import Backoff
 from kclient.cluster.tasks import Tasks
+from kclient.compression import parse_compression
 from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Partition
@@ -27,6 +28,7 @@ from kclient.types import TopicPartition
 _log = logging.getLogger(__name__)
 _INIT = "producer-id"
 _CLUSTER_AUTHORIZATION_FAILED = 31
+_IDS_SINCE = 3  # the first version of Produce whose batches have producer ids
 FIRST_PRODUCE = 11
 """The newest version of Produce for the first generation of transactions."""
 
@@ -139,12 +141,19 @@ class Identity:
 
 def check_options(options: ProducerOptions, given: Mapping[str, object]) -> bool:
     """Whether idempotence is on. Raises ConfigError for options that contradict each other."""
+    parse_compression(options["compression_type"])  # raises
     is_asked = given.get("enable_idempotence") is True or options["transactional_id"] is not None
-    can = options["acks"] in ("all", -1) and options["max_in_flight_requests_per_connection"] <= 5
+    caps = options["api_version_caps"]
+    can = (
+        options["acks"] in ("all", -1)
+        and options["max_in_flight_requests_per_connection"] <= 5
+        and caps.get("Produce", _IDS_SINCE) >= _IDS_SINCE
+    )
     if is_asked and not can:
         raise ConfigError(
-            "idempotence (and transactional_id) needs acks='all' and at most 5 "
-            "max_in_flight_requests_per_connection"
+            "idempotence (and transactional_id) needs acks='all', at most 5 "
+            "max_in_flight_requests_per_connection, and Produce not capped below "
+            f"v{_IDS_SINCE} by api_version_caps"
         )
     if options["transactional_id"] is not None and not options["enable_idempotence"]:
         raise ConfigError("transactional_id needs enable_idempotence")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import time
 from typing import Any
 
@@ -11,6 +11,7 @@ from kclient.deadline import Deadline
 from kclient.delivery.accumulator import RECORD_OVERHEAD, Accumulator, headers_size
 from kclient.delivery.batch import Batch
 from kclient.delivery.carrier import Carrier
+from kclient.delivery.gate import Gate
 from kclient.delivery.placement import Placement
 from kclient.delivery.serialization import Serialization
 from kclient.errors import KafkaTimeout, RecordTooLarge, SerializationError
@@ -26,13 +27,12 @@ class Intake:
         accumulator: Accumulator,
         placement: Placement,
         carrier: Carrier,
-        check: Callable[[], None],
+        gate: Gate,
     ) -> None:
-        """``check`` raises if no records may be sent now."""
         self.serialization = Serialization(options)
         self.accumulator = accumulator
         self.placement = placement
-        self.check = check
+        self.gate = gate
         self._carrier = carrier
         self._is_plain = self.serialization.is_plain
         self._max_size = options["max_request_size"]
@@ -49,13 +49,16 @@ class Intake:
         timestamp_ms: int | None,
         deadline: Deadline | None,
         is_urgent: bool,
+        is_submitted: bool = False,
     ) -> tuple[Batch, int, int]:
         """Put a record into its partition's open batch; returns its place there and its time.
 
-        Waits for the topic to be known and for room, until the deadline or ``max_block_ms``.
+        ``is_submitted`` says that a future will stand for it. Waits for the topic to be known
+        and for room, until the deadline or ``max_block_ms``.
         Raises SerializationError, RecordTooLarge, TopicNotFound, KafkaTimeout.
         """
-        self.check()
+        if self.gate.needs_look:
+            self.gate.check_sending()
         size = RECORD_OVERHEAD
         if key is not None:
             if type(key) is not bytes or not self._is_plain:
@@ -69,16 +72,21 @@ class Intake:
             size += headers_size(headers)
         if size > self._max_size:
             raise self.too_large(topic, size)
-        state = self.placement.topic(topic, None if deadline is None else deadline.left())
+        state = self.placement.known(topic) or self.placement.topic(topic, deadline)
         accumulator = self.accumulator
         if accumulator.used >= accumulator.memory:
             self.await_room(deadline)
-        chosen = state.choose(key, partition)
+        if partition is None:
+            chosen = state.partitioner.partition(key, state.count, state.available)
+        else:
+            chosen = state.checked(partition)
         sent_ms = int(time() * 1000) if timestamp_ms is None else _checked(timestamp_ms, topic)
         with accumulator.lock:
             tp = state.tps[state.sticky.current if chosen is None else chosen]
             batch = accumulator.append(tp, key, value, headers, sent_ms, size, is_urgent=is_urgent)
             index = batch.writer.count - 1
+            if is_submitted:
+                batch.submitted += 1
             if chosen is None:
                 self.placement.note(state, size, accumulator, ended=not batch.is_open)
         return batch, index, sent_ms

@@ -35,7 +35,7 @@ class Metrics:
         self.throttle_ms += throttle_ms
         if len(self._latencies) < _SAMPLES:
             self._latencies.append(seconds)
-        elif (place := random.randrange(self._answers)) < _SAMPLES:
+        elif (place := int(random.random() * self._answers)) < _SAMPLES:
             self._latencies[place] = seconds
 
     def note_done(self, batch: Batch) -> None:

@@ -12,8 +12,6 @@ import itertools
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from struct import Struct
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -24,10 +22,6 @@ CACHED_KEYS = 16_384
 """How many keys of a topic are remembered with their partition; then it starts anew."""
 LONGEST_CACHED_KEY = 256
 """Keys of more bytes are hashed each time, which bounds the cache's memory too."""
-
-_MASK = 0xFFFFFFFF
-_MIX = 0x5BD1E995
-_SEED = 0x9747B28C
 
 
 class Partitioner(Protocol):
@@ -48,30 +42,9 @@ PartitionerFactory = Callable[[str], Partitioner]
 """Makes the partitioner of a topic, whose name it takes."""
 
 
-@lru_cache(maxsize=256)
-def _words(count: int) -> Struct:
-    return Struct(f"<{count}I")
-
-
-def murmur2(key: bytes) -> int:
-    """Kafka's hash of a key, as an unsigned 32-bit number."""
-    length = len(key)
-    whole = length & ~3
-    mixed = _SEED ^ length
-    if whole:
-        # Bits above the 32nd never flow down in a product or xor: one mask per word is enough.
-        for word in _words(whole >> 2).unpack_from(key):
-            word = word * _MIX & _MASK
-            mixed = (mixed * _MIX ^ (word ^ word >> 24) * _MIX) & _MASK
-    if whole != length:
-        mixed = (mixed ^ int.from_bytes(key[whole:], "little")) * _MIX & _MASK
-    mixed = (mixed ^ mixed >> 13) * _MIX & _MASK
-    return mixed ^ mixed >> 15
-
-
 def murmur2_partition(key: bytes, count: int) -> int:
     """The partition that Java's client chooses for a key, of ``count``."""
-    return (murmur2(key) & 0x7FFFFFFF) % count
+    return (interface.active.murmur2(key) & 0x7FFFFFFF) % count
 
 
 def crc32_partition(key: bytes, count: int) -> int:

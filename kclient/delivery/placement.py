@@ -9,7 +9,7 @@ from kclient.config import ProducerOptions
 from kclient.deadline import Deadline
 from kclient.delivery.accumulator import Accumulator
 from kclient.delivery.partitioner import StickyChoice, choose_partitioner
-from kclient.errors import broker_error
+from kclient.errors import ConfigError, broker_error
 from kclient.types import TopicPartition
 
 
@@ -34,13 +34,8 @@ class Topic:
         if not 0 <= self.sticky.current < self.count:
             self.sticky.next(self.count, self.available)
 
-    def choose(self, key: bytes | None, partition: int | None) -> int | None:
-        """The partition of a record; None if it is to go to the sticky one.
-
-        Raises TopicNotFound for a partition that does not exist.
-        """
-        if partition is None:
-            return self.partitioner.partition(key, self.count, self.available)
+    def checked(self, partition: int) -> int:
+        """A partition that the user chose. Raises TopicNotFound if it does not exist."""
         if 0 <= partition < self.count:
             return partition
         raise broker_error(
@@ -61,19 +56,28 @@ class Placement:
         self._block_seconds = options["max_block_ms"] / 1000
         self._topics: dict[str, Topic] = {}
 
-    def topic(self, name: str, timeout: float | None = None) -> Topic:
+    def known(self, name: str) -> Topic | None:
+        """A topic, if it is as it was when last asked for."""
+        topic = self._topics.get(name)
+        if topic is not None and topic.view is self._metadata.view.topics.get(name):
+            return topic
+        return None
+
+    def topic(self, name: str, deadline: Deadline | None = None) -> Topic:
         """A topic with its partitions, asked for at first use.
 
-        Waits ``timeout`` seconds at most, else ``max_block_ms``. Raises TopicNotFound,
+        Waits until the deadline at most, else ``max_block_ms``. Raises TopicNotFound,
         NotAuthorized, KafkaTimeout.
         """
         known = self._topics.get(name)
         view = self._metadata.view.topics.get(name)
         if known is not None and (known.view is view or view is None):
             return known  # one that has vanished may come back: its records wait for it
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"a topic is named by text, such as 'orders', not by {name!r}")
         if view is None or not view.partitions:
-            seconds = self._block_seconds if timeout is None else timeout
-            view = self._metadata.topic(name, Deadline(max(seconds, 0.001)), create=True)
+            limit = deadline or Deadline(max(self._block_seconds, 0.001))
+            view = self._metadata.topic(name, limit, create=True)
         topic = self._topics[name] = Topic(view, known, self)
         return topic
 

@@ -22,6 +22,7 @@ class Sender:
 
     def __init__(self, carrier: Carrier, engine: Engine, accumulator: Accumulator) -> None:
         self.death: KafkaError | None = None
+        self.on_death: Callable[[], None] = lambda: None
         self.owner: Callable[[], object] = lambda: None
         """Gives the producer, which must not vanish while its records wait."""
         self.is_idle = True
@@ -99,5 +100,6 @@ class Sender:
         death = KafkaError(f"the producer's sender thread died: {error!r}; make a new producer")
         death.__cause__ = error
         self.death = death
+        self.on_death()
         self._engine.settlement.fail_queued(death)
         self._engine.tell()

@@ -21,6 +21,7 @@ from kclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 _TOO_LARGE, _OUT_OF_ORDER, _DUPLICATE, _OLD_EPOCH, _UNKNOWN_PRODUCER = 10, 45, 46, 47, 59
+_UNKNOWN, _UNSUPPORTED = -1, 35
 _GAPS = (_OUT_OF_ORDER, _OLD_EPOCH, _UNKNOWN_PRODUCER)
 _ADVICE = {
     _TOO_LARGE: "lower max_request_size, or raise the topic's max.message.bytes",
@@ -197,11 +198,12 @@ class Settlement:
         self._accumulator.requeue(batch, self._backoff.seconds(max(1, batch.attempts)))
 
     def _error(self, batch: Batch, outcome: Outcome, node: Endpoint) -> BrokerError:
-        advice = outcome.message or _ADVICE.get(outcome.error_code, "")
+        code = outcome.error_code
+        advice = outcome.message or _ADVICE.get(code, "")
+        if code == _UNKNOWN and batch.magic == 0 and (batch.compression or "").startswith("lz4"):
+            code, advice = _UNSUPPORTED, "lz4 needs Kafka 0.8.2 or newer: choose another codec"
         what = f"writing {_names(batch)} to {node}{f' ({advice})' if advice else ''}"
-        return broker_error(
-            outcome.error_code, what, topic=batch.tp.topic, partition=batch.tp.partition
-        )
+        return broker_error(code, what, topic=batch.tp.topic, partition=batch.tp.partition)
 
 
 def _is_of(topic: str, tp: TopicPartition) -> bool:

@@ -83,6 +83,8 @@ class Fetcher:
             self._note_task(key, result, now)
         next_event = min(self._replan(now), self._recovery.step(self._tasks, now))
         next_event = min(next_event, self._send(now), self._check_timeouts(now))
+        if self._positions.has_error:
+            until = now  # the caller is to hear of it at once
         for line, can_read, can_write in self.board.wait(min(until, next_event)):
             self._serve(line, can_read, can_write)
 

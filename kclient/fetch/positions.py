@@ -189,6 +189,11 @@ class Positions:
         self._refused.append(state)
         self.version += 1
 
+    @property
+    def has_error(self) -> bool:
+        """Whether there may be an error that the user has not seen."""
+        return bool(self._refused)
+
     def take_error(self) -> KafkaError | None:
         """An error that the user has not seen; its partition goes on."""
         while self._refused:

@@ -55,6 +55,11 @@ class _Found(NamedTuple):
     offset: int
     next_offset: int
 
+    @property
+    def start_offset(self) -> int:
+        """Where to cut off what is before the range; 0, which costs nothing, if nothing is."""
+        return self.offset if self.batches[0].base_offset < self.offset else 0
+
 
 class RangeReader:
     """Reads ranges of offsets. For one thread at a time.
@@ -112,7 +117,7 @@ class RangeReader:
             for found in reading.answers():
                 table = batches_to_arrow(
                     (batch for batch in found.batches if not found.aborted.hides(batch)),
-                    start_offset=found.offset,
+                    start_offset=found.start_offset,
                 )
                 yield from _before(table, end, found.batches[-1]).to_batches(max_rows)
 

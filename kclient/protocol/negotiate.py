@@ -20,6 +20,7 @@ from kclient.protocol.wire import Buffer
 API_VERSIONS = 18
 NEWEST = ApiVersionsRequest.VERSIONS[1]
 _UNSUPPORTED_VERSION = 35
+_NOT_IN_EVERY_0_8 = (8, 9, 10)  # OffsetCommit, OffsetFetch, FindCoordinator
 _HEADER = 4  # responses to ApiVersions have header v0: a correlation id
 
 VERSION_PROBE = MetadataRequest(topics=[MetadataRequestTopic(name="~")])
@@ -39,6 +40,13 @@ class Versions(NamedTuple):
         """Whether the broker takes this request in ``version``."""
         low, high = self.ranges.get(request.API_KEY or 0, (0, -1))
         return low <= version <= high
+
+    def may_lack(self, request: type[Message]) -> bool:
+        """Whether the broker, which cannot say, may be too old for what we think it speaks.
+
+        0.8.0, 0.8.1 and 0.8.2 look alike until one of them hangs up.
+        """
+        return self.kafka == KAFKA_0_8.kafka and request.API_KEY in _NOT_IN_EVERY_0_8
 
     def choose(
         self, request: type[Message], *, at_most: int | None = None, unstable: bool = False

@@ -230,7 +230,9 @@ class MessageSetWriter:
 
     def _refuse(self, headers: Sequence[Header]) -> None:
         if headers:
-            raise UnsupportedVersion(f"headers need message format 2, not {self._magic} (KIP-82)")
+            raise UnsupportedVersion(
+                f"headers need Kafka 0.11 or newer (message format 2, not {self._magic}: KIP-82)"
+            )
 
     def _add(self, key: bytes | None, value: bytes | None, timestamp: int, limit: int) -> bool:
         """Add a message unless the set has some already and would exceed ``limit``."""

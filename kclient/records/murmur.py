@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import unpack_from
+from functools import lru_cache
+from struct import Struct
 from typing import Any
 
 from kclient.records.arrow_rows import ArrowRows
@@ -11,14 +12,20 @@ from kclient.records.arrow_rows import ArrowRows
 _SEED, _M, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
 
 
+@lru_cache(maxsize=256)
+def _words(count: int) -> Struct:
+    return Struct(f"<{count}I")
+
+
 def murmur2(key: bytes) -> int:
     """Hash ``key`` to what Java's ``Utils.murmur2`` gives: a signed number of 32 bits."""
     size = len(key)
     value = _SEED ^ size
     words = size >> 2
-    for word in unpack_from(f"<{words}I", key):
+    for word in _words(words).unpack_from(key):
+        # Bits above the 32nd never flow down in a product or xor: one mask a word is enough.
         word = word * _M & _MASK
-        value = value * _M & _MASK ^ (word ^ word >> 24) * _M & _MASK
+        value = (value * _M ^ (word ^ word >> 24) * _M) & _MASK
     if size & 3:
         value = (value ^ int.from_bytes(key[words << 2 :], "little")) * _M & _MASK
     value = (value ^ value >> 13) * _M & _MASK

@@ -12,7 +12,8 @@ from typing import Any
 from crc32c import crc32c as crc32c
 
 from kclient.compression import Compression, Data
-from kclient.records.alike import LEAST_ALIKE, read_alike
+from kclient.records.alike import LEAST_ALIKE as LEAST_ALIKE
+from kclient.records.alike import read_alike
 from kclient.records.batch import (
     INT64_LIMIT,
     LOG_APPEND_TIME,

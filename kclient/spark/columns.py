@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -80,13 +78,7 @@ def for_spark(batch: Any, target: Any) -> Any:
 
 def _null_if_empty(headers: Any) -> Any:
     """As the connector has it: a record without headers has null."""
-    return pc.if_else(pc.greater(pc.list_value_length(headers), 0), headers, _no_headers(headers))
+    import pyarrow.compute as pc
 
-
-@lru_cache(maxsize=4)
-def _no_header_of(kind: Any) -> Any:
-    return pa.scalar(None, type=kind)
-
-
-def _no_headers(headers: Any) -> Any:
-    return _no_header_of(headers.type)
+    has_any = pc.greater(pc.list_value_length(headers), 0)
+    return pc.if_else(has_any, headers, pa.scalar(None, type=headers.type))

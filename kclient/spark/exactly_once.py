@@ -2,8 +2,9 @@
 
 A task writes in a transaction of its own, whose id is made of the query and the task's
 number, and does not commit it. In the same transaction it writes a marker: the offset of a
-bookkeeping group, one for each task's number, that says which micro-batch this is and how
-many rows it has. When all tasks are done, and only then, the driver commits them all.
+bookkeeping group, which has the name of the transactional id, that says which micro-batch
+this is and how many rows it has. When all tasks are done, and only then, the driver commits
+them all.
 
 What happens when something dies, in the order in which a repeated task finds out:
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -37,18 +39,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kclient.admin import Admin
-from kclient.config import AdminOptions, declared
 from kclient.delivery.prepared import PreparedTransaction, PreparedTransactions
 from kclient.errors import ConfigError, KafkaError, TransactionFailed
 from kclient.producer import Producer
 from kclient.spark.boundary import told_plainly
-from kclient.spark.options import WriteOptions
+from kclient.spark.options import WriteOptions, common_options
 from kclient.spark.writer import check_write_schema, send_rows
 from kclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_MS = 900_000
+_ABORT_SECONDS = 10.0
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
@@ -74,8 +75,8 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         batches = _with_rows(iterator)
         if batches is None:
             return Prepared(0, None)
-        with _producer(self._options, f"{self._prefix}-{_task().partitionId()}") as producer:
-            producer.begin_transaction()
+        name = f"{self._prefix}-{_task().partitionId()}"
+        with _producer(self._options, name) as producer, _transaction(producer):
             rows = send_rows(producer, self._options.topic, batches)
             return Prepared(rows, producer.prepare_transaction())
 
@@ -86,8 +87,18 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
 
     @told_plainly
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good: let no row be seen."""
+        """A task failed for good: let no row be seen, and let readers wait for none.
+
+        A task that was killed has said nothing, and its transaction would stay open until it
+        times out, for nobody uses its id again: it is taken over, which aborts it.
+        """
+        from kclient.admin import Admin
+
         end_all(self._options, messages, commit=False)
+        silent = [f"{self._prefix}-{task}" for task, each in enumerate(messages) if each is None]
+        if silent:
+            with Admin(**common_options(self._options.client)) as admin:
+                admin.fence_producers(silent)
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -110,16 +121,16 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
             return Prepared(0, None)
         number, batch_id = _task().partitionId(), int(_property(_BATCH))
         prefix = self._options.transactional_id or f"kclient-spark-{_property(_QUERY)}"
-        marker = _Marker(self._options, prefix, number)
-        with _producer(self._options, f"{prefix}-{number}") as producer:
+        marker = _Marker(self._options, f"{prefix}-{number}")
+        with _producer(self._options, marker.group) as producer:
             producer.init_transactions()  # before the marker is read; see the module
             done = marker.rows_of(batch_id)
             if done is not None:
                 return _skipped(batches, done, batch_id, number)
-            producer.begin_transaction()
-            rows = send_rows(producer, self._options.topic, batches)
-            producer.send_offsets_to_transaction(*marker.of(batch_id, rows))
-            return Prepared(rows, producer.prepare_transaction())
+            with _transaction(producer):
+                rows = send_rows(producer, self._options.topic, batches)
+                producer.send_offsets_to_transaction(*marker.of(batch_id, rows))
+                return Prepared(rows, producer.prepare_transaction())
 
     @told_plainly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -133,28 +144,30 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
 
 class _Marker:
-    """The offset that says which micro-batch a task of this number committed last."""
+    """The offset that says which micro-batch the tasks of one number committed last."""
 
-    def __init__(self, options: WriteOptions, prefix: str, number: int) -> None:
+    def __init__(self, options: WriteOptions, group: str) -> None:
         assert options.topic is not None
-        self._client = _admin_options(options)
-        self._group = prefix
-        self._tp = TopicPartition(options.topic, number)
+        self.group = group
+        self._client = common_options(options.client)
+        self._tp = TopicPartition(options.topic, 0)  # brokers want one that exists
 
     def rows_of(self, batch_id: int) -> int | None:
         """How many rows of a micro-batch were committed; None if it was not.
 
         Raises TransactionFailed if a later one was: two queries use the same id.
         """
+        from kclient.admin import Admin
+
         with Admin(**self._client) as admin:
-            found = admin.list_group_offsets(self._group, [self._tp], require_stable=True)
+            found = admin.list_group_offsets(self.group, [self._tp], require_stable=True)
         marker = found.get(self._tp)
         if marker is None or marker.offset < batch_id:
             return None
         if marker.offset > batch_id:
             raise TransactionFailed(
                 f"micro-batch {batch_id} comes after {marker.offset}, by the markers of group "
-                f"{self._group!r}: the checkpoint is older than what was written, or another "
+                f"{self.group!r}: the checkpoint is older than what was written, or another "
                 "query writes under the same kclient.transactionalId"
             )
         return int(marker.metadata)
@@ -163,7 +176,7 @@ class _Marker:
         self, batch_id: int, rows: int
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
         """The marker for a micro-batch, to be committed with it."""
-        return {self._tp: OffsetAndMetadata(batch_id, str(rows))}, GroupMetadata(self._group)
+        return {self._tp: OffsetAndMetadata(batch_id, str(rows))}, GroupMetadata(self.group)
 
 
 def _skipped(batches: Iterator[Any], done: int, batch_id: int, number: int) -> Prepared:
@@ -190,7 +203,7 @@ def end_all(
     if not waiting:
         return
     errors: list[KafkaError] = []
-    with PreparedTransactions(**_admin_options(options)) as prepared:
+    with PreparedTransactions(**common_options(options.client)) as prepared:
         for transaction in waiting:
             try:
                 (prepared.commit if commit else prepared.abort)(transaction)
@@ -198,6 +211,18 @@ def end_all(
                 errors.append(error)
     if errors and commit:
         raise errors[0]
+
+
+@contextmanager
+def _transaction(producer: Producer) -> Iterator[None]:
+    """A transaction that stays open after the block, unless that fails: then it is aborted."""
+    producer.begin_transaction()
+    try:
+        yield
+    except BaseException:
+        with suppress(KafkaError):
+            producer.abort_transaction(_ABORT_SECONDS)
+        raise
 
 
 def _with_rows(batches: Iterator[Any]) -> Iterator[Any] | None:
@@ -211,11 +236,6 @@ def _with_rows(batches: Iterator[Any]) -> Iterator[Any] | None:
 def _producer(options: WriteOptions, transactional_id: str) -> Producer:
     given = {"transaction_timeout_ms": _TIMEOUT_MS, **options.client}
     return Producer(**given, transactional_id=transactional_id)
-
-
-def _admin_options(options: WriteOptions) -> dict[str, Any]:
-    known = declared(AdminOptions)
-    return {name: value for name, value in options.client.items() if name in known}
 
 
 def _task() -> TaskContext:

@@ -13,7 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kclient.config import ConsumerOptions, ProducerOptions, from_properties
+from kclient.config import (
+    AdminOptions,
+    ConsumerOptions,
+    ProducerOptions,
+    declared,
+    from_properties,
+)
 from kclient.errors import ConfigError
 from kclient.types import TopicPartition
 
@@ -21,6 +27,10 @@ T = TypeVar("T")
 PREFIX = "kafka."
 EARLIEST, LATEST = -2, -1
 """Offsets that stand for the first and the next one, as in the connector's JSON."""
+LOSS_ADVICE = (
+    "some data may have been lost, because it aged out or its topic was deleted; set the option "
+    "failOnDataLoss to false to read on with what is left"
+)
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 
 _READ = (
@@ -166,6 +176,12 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         is_exactly_once=delivery == EXACTLY_ONCE,
         transactional_id=named.get("kclient.transactionalId"),
     )
+
+
+def common_options(client: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a client's keyword arguments, those that every client has."""
+    known = declared(AdminOptions)
+    return {name: value for name, value in client.items() if name in known}
 
 
 # --- names ---

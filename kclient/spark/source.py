@@ -1,23 +1,27 @@
-"""``format("kclient")``: the data source that Spark knows by name."""
+"""``format("kclient")``: the data source that Spark knows by name.
+
+Spark makes a process for each step of a plan, so what a step does not need is not imported.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
-from pyspark.sql.types import StructType
 
 from kclient.errors import ConfigError
 from kclient.spark.boundary import told_plainly
 from kclient.spark.columns import check_read_schema, read_schema
-from kclient.spark.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
 from kclient.spark.options import read_options, write_options
-from kclient.spark.reader import KafkaReader
-from kclient.spark.stream import KafkaStreamReader, RefusedStream
-from kclient.spark.writer import KafkaStreamWriter, KafkaWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 class KafkaSource(DataSource):
@@ -38,13 +42,17 @@ class KafkaSource(DataSource):
         return read_schema(include_headers=parsed.include_headers)
 
     @told_plainly
-    def reader(self, schema: StructType) -> KafkaReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read. Raises ConfigError for wrong options or columns."""
+        from kclient.spark.reader import KafkaReader
+
         check_read_schema(schema)
         return KafkaReader(read_options(self.options, is_streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream; wrong options or columns are told by its first call."""
+        from kclient.spark.stream import KafkaStreamReader, RefusedStream
+
         try:
             check_read_schema(schema)
             return KafkaStreamReader(read_options(self.options, is_streaming=True), schema)
@@ -57,12 +65,22 @@ class KafkaSource(DataSource):
         if overwrite:
             raise ConfigError("Kafka's topics are only appended to: use mode('append')")
         options = write_options(self.options)
-        kind = ExactlyOnceWriter if options.is_exactly_once else KafkaWriter
-        return kind(options, schema)
+        if options.is_exactly_once:
+            from kclient.spark.exactly_once import ExactlyOnceWriter
+
+            return ExactlyOnceWriter(options, schema)
+        from kclient.spark.writer import KafkaWriter
+
+        return KafkaWriter(options, schema)
 
     @told_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A stream to Kafka. Raises ConfigError for wrong options or columns."""
         options = write_options(self.options)
-        kind = ExactlyOnceStreamWriter if options.is_exactly_once else KafkaStreamWriter
-        return kind(options, schema)
+        if options.is_exactly_once:
+            from kclient.spark.exactly_once import ExactlyOnceStreamWriter
+
+            return ExactlyOnceStreamWriter(options, schema)
+        from kclient.spark.writer import KafkaStreamWriter
+
+        return KafkaStreamWriter(options, schema)

@@ -13,8 +13,7 @@ from kclient.fetch.range_reader import RangeReader
 from kclient.spark.boundary import told_plainly_each
 from kclient.spark.columns import arrow_schema, for_spark
 from kclient.spark.offsets import OffsetRange
-from kclient.spark.options import ReadOptions
-from kclient.spark.topics import LOSS_ADVICE
+from kclient.spark.options import LOSS_ADVICE, ReadOptions
 
 
 class RangePartition(InputPartition):

@@ -7,30 +7,38 @@ import re
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 
-from kclient.admin import Admin
-from kclient.config import AdminOptions, declared
-from kclient.errors import ConfigError, OffsetOutOfRange, PartialFailure, TopicNotFound
+from kclient.cluster import Metadata, Router
+from kclient.config import AdminOptions, resolve
+from kclient.deadline import Deadline
+from kclient.errors import ConfigError, OffsetOutOfRange, TopicNotFound
+from kclient.fetch.lookup import find_offsets
+from kclient.net.pool import Pool
 from kclient.spark.offsets import Offsets
-from kclient.spark.options import EARLIEST, LATEST, Bound, ReadOptions
+from kclient.spark.options import EARLIEST, LATEST, LOSS_ADVICE, Bound, ReadOptions, common_options
 from kclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
-_SPECS = {EARLIEST: "earliest", LATEST: "latest"}
 
 
 class SourceTopics:
-    """The topics of a read, as the cluster knows them. Keeps its connections until ``close``."""
+    """The topics of a read, as the cluster knows them. Keeps its connections until ``close``.
+
+    It speaks with the cluster layer, not by an ``Admin``: a driver makes a process for each
+    plan, and most of its time would go into importing what is not needed.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        known = declared(AdminOptions)
-        client = {name: value for name, value in options.client.items() if name in known}
-        self._admin = Admin(**client)
-        self._isolation = options.client["isolation_level"]
+        client = resolve(AdminOptions, common_options(options.client))
+        self._seconds = client["default_api_timeout_ms"] / 1000
+        self._pool = Pool(client)
+        self._metadata = Metadata(client, self._pool)
+        self._router = Router(client, self._pool, self._metadata)
+        self._is_committed = options.client["isolation_level"] == "read_committed"
 
     def close(self) -> None:
         """Close the connections."""
-        self._admin.close()
+        self._pool.close()
 
     def __enter__(self) -> SourceTopics:
         return self
@@ -45,42 +53,35 @@ class SourceTopics:
 
     def partitions(self) -> list[TopicPartition]:
         """Every partition to read now, sorted. Raises TopicNotFound for a missing one."""
-        topics = self._options.topics
-        names: Iterable[str] = topics.names or {tp.topic for tp in topics.partitions}
+        topics, deadline = self._options.topics, Deadline(self._seconds)
         if topics.pattern is not None:
+            view = self._metadata.refresh(deadline, None)
             pattern = re.compile(topics.pattern)
-            names = [name for name in self._admin.list_topics() if pattern.fullmatch(name)]
-            if not names:
-                return []
-        found = self._described(names)
-        if topics.partitions:
-            for tp in topics.partitions:
-                if tp not in found:
-                    raise TopicNotFound(
-                        f"the option assign names {tp.topic}[{tp.partition}], which does not exist",
-                        topic=tp.topic,
-                    )
-            return sorted(topics.partitions)
-        return sorted(found)
-
-    def _described(self, names: Iterable[str]) -> set[TopicPartition]:
-        try:
-            described = self._admin.describe_topics(names)
-        except PartialFailure as error:
-            raise next(iter(error.failures.values())) from None
-        return {
-            TopicPartition(name, each.partition)
-            for name, topic in described.items()
-            for each in topic.partitions
+            names: Iterable[str] = [
+                name
+                for name, topic in view.topics.items()
+                if pattern.fullmatch(name) and not topic.is_internal
+            ]
+        else:
+            names = topics.names or {tp.topic for tp in topics.partitions}
+            self._metadata.refresh(deadline, list(names))
+        found = {
+            TopicPartition(name, number)
+            for name in names
+            for number in self._metadata.topic(name, deadline).partitions
         }
+        for tp in topics.partitions:
+            if tp not in found:
+                raise TopicNotFound(
+                    f"the option assign names {tp.topic}[{tp.partition}], which does not exist",
+                    topic=tp.topic,
+                )
+        return sorted(topics.partitions or found)
 
     def at(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Real offsets for those that may be EARLIEST or LATEST."""
-        marks = {tp: _SPECS[offset] for tp, offset in wanted.items() if offset in _SPECS}
-        found = self._listed(marks)
-        return {
-            tp: offset if tp not in marks else (found[tp] or 0) for tp, offset in wanted.items()
-        }
+        marks = {tp: mark for tp, mark in wanted.items() if mark in (EARLIEST, LATEST)}
+        return {**wanted, **self._listed(marks)}
 
     def earliest(self, tps: Iterable[TopicPartition]) -> Offsets:
         """The first offset of each partition."""
@@ -97,7 +98,7 @@ class SourceTopics:
         if times is None:
             return self.at(_offsets(bound, tps, "startingOffsets"))
         found = self._listed(times)
-        late = [tp for tp in tps if found[tp] is None]
+        late = [tp for tp in tps if found[tp] < 0]
         if late and not self._options.latest_if_no_time:
             tp = late[0]
             raise OffsetOutOfRange(
@@ -105,7 +106,7 @@ class SourceTopics:
                 "set startingOffsetsByTimestampStrategy to latest to start at its end",
                 topic=tp.topic,
             )
-        return {**self.latest(late), **_known(found)}
+        return {**found, **self.latest(late)}
 
     def end(self, tps: list[TopicPartition]) -> Offsets:
         """Where reading ends; a time without records so late means the end."""
@@ -114,23 +115,24 @@ class SourceTopics:
         if times is None:
             return self.at(_offsets(bound, tps, "endingOffsets"))
         found = self._listed(times)
-        return {**self.latest([tp for tp in tps if found[tp] is None]), **_known(found)}
+        return {**found, **self.latest([tp for tp in tps if found[tp] < 0])}
 
-    def _listed(
-        self, specs: Mapping[TopicPartition, str | int]
-    ) -> dict[TopicPartition, int | None]:
-        if not specs:
+    def _listed(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        """The first offset at or after a time (ms), -1 if there is none; also of marks."""
+        if not times:
             return {}
-        try:
-            found = self._admin.list_offsets(specs, isolation_level=self._isolation)
-        except PartialFailure as error:
-            raise next(iter(error.failures.values())) from None
+        found = find_offsets(
+            self._router, times, Deadline(self._seconds), read_committed=self._is_committed
+        )
         return {tp: each.offset for tp, each in found.items()}
 
     def commit(self, offsets: Offsets) -> None:
         """Note offsets for the group of kclient.commitGroup, where lag tools look for them."""
         if self._options.commit_group is not None:
-            self._admin.alter_group_offsets(self._options.commit_group, offsets)
+            from kclient.admin import Admin
+
+            with Admin(**common_options(self._options.client)) as admin:
+                admin.alter_group_offsets(self._options.commit_group, offsets)
 
     def tell_loss(self, what: str) -> None:
         """Records are gone that should have been read: raise, or warn if that was asked for.
@@ -140,16 +142,6 @@ class SourceTopics:
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRange(f"{what}; {LOSS_ADVICE}")
         _log.warning("%s", what)
-
-
-LOSS_ADVICE = (
-    "some data may have been lost, because it aged out or its topic was deleted; set the option "
-    "failOnDataLoss to false to read on with what is left"
-)
-
-
-def _known(found: Mapping[TopicPartition, int | None]) -> Offsets:
-    return {tp: offset for tp, offset in found.items() if offset is not None}
 
 
 def _times(

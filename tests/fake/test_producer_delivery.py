@@ -12,6 +12,7 @@ import pytest
 from kclient import Producer, ProducerRecord, RecordMetadata, TopicPartition
 from kclient.errors import (
     ClientClosedError,
+    ConfigError,
     DeliveryError,
     KafkaTimeout,
     NotAuthorized,
@@ -605,3 +606,22 @@ def test_repr_shows_no_secret() -> None:
     producer = Producer("localhost:1", **{**QUICK, **login, **secrets})
     assert "hush" not in repr(producer)
     producer.close()
+
+
+@pytest.mark.parametrize("name", [b"orders", None, "", 5])
+def test_a_topic_that_is_no_name(name: Any, fake_cluster: Start) -> None:
+    with quick(fake_cluster()) as producer, pytest.raises(ConfigError, match="named by text"):
+        producer.send(name, b"")
+
+
+def test_one_record_is_no_iterable_of_records(fake_cluster: Start) -> None:
+    cluster = fake_cluster(topics={TOPIC: 1})
+    with quick(cluster) as producer:
+        for record in (b"abc", "abc"):
+            with pytest.raises(SerializationError, match="use send for a single record"):
+                producer.send_many(TOPIC, record)
+
+
+def test_an_unknown_codec_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="lz5"):
+        Producer("localhost:1", compression_type="lz5")

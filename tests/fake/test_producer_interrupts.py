@@ -351,6 +351,17 @@ def test_callbacks_may_use_the_producer(fake_cluster: Start) -> None:
     assert len(cluster.records(TP)) == 6
 
 
+def test_callbacks_run_in_the_order_of_the_records(fake_cluster: Start) -> None:
+    cluster = fake_cluster(topics={TOPIC: 1})
+    with quick(cluster) as producer:
+        told: list[int] = []
+        for number in range(100):
+            future = producer.submit(TOPIC, b"%d" % number)
+            future.add_done_callback(lambda done: told.append(done.result(0).offset))
+        producer.flush()
+    assert told == list(range(100))
+
+
 def test_a_callback_that_waits_for_another_thread(fake_cluster: Start) -> None:
     cluster = fake_cluster(topics={TOPIC: 1})
     with quick(cluster) as producer:

@@ -53,7 +53,9 @@ def test_keys_go_where_java_puts_them_in_order(cluster: FakeCluster, producer: P
     for number in range(PARTITIONS):
         records = cluster.records(TopicPartition("orders", number))
         keyed = [record for record in records if record.key is not None]
-        assert all((murmur2(record.key) & 0x7FFFFFFF) % PARTITIONS == number for record in keyed)
+        assert all(
+            (murmur2(record.key or b"") & 0x7FFFFFFF) % PARTITIONS == number for record in keyed
+        )
         for key in {record.key for record in keyed}:
             order = [int(record.value or b"") for record in keyed if record.key == key]
             assert order == sorted(order)

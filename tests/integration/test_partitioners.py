@@ -1,4 +1,4 @@
-"""Keys land where librdkafka puts them, for each partitioner it shares with us."""
+"""Keys land where Java puts them, and librdkafka for each partitioner it shares with us."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import random
 import confluent_kafka
 import pytest
 
+from kclient import Consumer, Producer, TopicPartition
 from kclient.delivery.partitioner import choose_partitioner
 
 from .exchange import create_topic, new_name
+from .neighbours import Item, Java
 
 PARTITIONS = 7
 
@@ -47,3 +49,23 @@ def test_keys_land_where_librdkafka_puts_them(bootstrap_servers: str, name: str)
     ours = choose_partitioner(name)(topic)
     assert placed == {key: ours.partition(key, PARTITIONS, range(PARTITIONS)) for key in keys}
     assert set(placed.values()) == set(range(PARTITIONS))
+
+
+def test_keys_land_where_java_puts_them(bootstrap_servers: str) -> None:
+    chosen = random.Random(7)
+    keys = {b"%x" % chosen.getrandbits(chosen.randint(1, 200)) for _ in range(300)}
+    topic = new_name()
+    create_topic(bootstrap_servers, topic, partitions=PARTITIONS)
+    Java().write(bootstrap_servers, topic, [Item(b"java", key) for key in keys], None)
+    with Producer(bootstrap_servers) as producer:
+        producer.send_many(topic, [(key, b"ours") for key in keys])
+    places: dict[bytes | None, list[int]] = {}
+    with Consumer(bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
+        count = 0
+        while count < 2 * len(keys):
+            for record in consumer.poll(30.0):
+                places.setdefault(record.key, []).append(record.partition)
+                count += 1
+    assert all(first == second for first, second in places.values())
+    assert len({first for first, _ in places.values()}) == PARTITIONS

@@ -49,6 +49,7 @@ def spark() -> Iterator[SparkSession]:
             .appName("kclient-tests")
             .config("spark.jars", connector_jars())
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")

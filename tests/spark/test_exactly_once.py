@@ -22,7 +22,7 @@ from kclient import Admin, TopicPartition
 
 from .test_write import records
 
-KILLS = int(os.environ.get("KCLIENT_SPARK_KILLS", "3"))
+KILLS = int(os.environ.get("KCLIENT_SPARK_KILLS", "2"))
 ROWS = 200
 HERE = Path(__file__).parent
 
@@ -97,10 +97,8 @@ def test_a_checkpoint_from_before_is_refused(
     write(servers, source, range(100))
     name = f"id-{uuid.uuid4().hex[:8]}"
     run(spark, servers, source, sink, tmp_path / "a", **{"kclient.transactionalId": name})
-    markers = admin.list_group_offsets(name)
-    assert {tp: each.offset for tp, each in markers.items()} == {
-        TopicPartition(sink, number): 1 for number in range(len(markers))
-    }
+    marker = admin.list_group_offsets(f"{name}-0")[TopicPartition(sink, 0)]
+    assert marker.offset == 1
     with pytest.raises(Exception, match="older than what was written"):
         run(spark, servers, source, sink, tmp_path / "b", **{"kclient.transactionalId": name})
     assert committed(servers, sink, 100) == Counter(range(100))

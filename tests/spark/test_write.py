@@ -167,8 +167,13 @@ def test_all_or_nothing(
             f.raise_error("the last row is bad").cast("binary")
         ),
     )
-    with pytest.raises(Exception, match="the last row is bad"):
-        save(failing, "kclient", servers, **once)
+    # Batches of few rows, so that some of the task that fails were written before.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
+    try:
+        with pytest.raises(Exception, match="the last row is bad"):
+            save(failing, "kclient", servers, **once)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     save(frame, "kclient", servers, **once)
     found = records(servers, topic, 200, **{"isolation.level": "read_committed"})
     assert len({record.value() for record in found}) == 200

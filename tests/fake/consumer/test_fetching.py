@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kclient import TopicPartition
-from kclient.errors import NotAuthorized, OffsetOutOfRange, TopicNotFound
+from kclient.errors import NotAuthorized, OffsetOutOfRange, TopicNotFound, UnsupportedVersion
 from kclient.protocol.messages.fetch import FetchRequest, FetchResponse
 from kclient.protocol.wire import Message
 from kclient.testing import FakeCluster
@@ -262,6 +262,19 @@ def test_out_of_range_without_a_policy(cluster: FakeCluster, consume: Make) -> N
             pass
     consumer.seek(TP, 5)
     assert read(consumer, 5)[0] == b"0/5"
+
+
+@pytest.mark.timeout(30)
+def test_what_is_final_is_told_at_once(
+    cluster: FakeCluster, consume: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kclient.fetch.plan._LOOK_AGAIN", 600.0)
+    consumer = consume(
+        cluster, auto_offset_reset="by_duration:PT1H", api_version_caps={"ListOffsets": 0}
+    )
+    consumer.assign([TP])
+    with pytest.raises(UnsupportedVersion, match="by timestamp: Kafka can since 0.10.1"):
+        consumer.poll(timeout=600)
 
 
 def test_throttle_is_honoured(cluster: FakeCluster, consume: Make) -> None:

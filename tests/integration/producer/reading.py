@@ -39,7 +39,8 @@ def read_all(
     try:
         partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         consumer.assign([confluent_kafka.TopicPartition(topic, each, 0) for each in partitions])
-        found, ended = [], set()
+        found: list[Read] = []
+        ended: set[int | None] = set()
         while len(ended) < len(partitions):
             message = consumer.poll(30)
             assert message is not None, "nothing comes any more"
