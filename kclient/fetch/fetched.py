@@ -120,8 +120,11 @@ class Fetched:
         count = 0
         while count < limit and self._look(len(self._visible) + 1):
             count += max(self._visible[-1].record_count, 1)
+        start = self.state.position
+        if self._visible and 0 <= start <= self._visible[0].base_offset:
+            start = 0  # nothing to leave out: spares a look at every offset
         try:
-            table = batches_to_arrow(self._visible, start_offset=self.state.position)
+            table = batches_to_arrow(self._visible, start_offset=start)
         except (CorruptRecord, MissingCodec):
             return arrow.table(self.take(limit))  # finds what is sound
         chosen = list(self._visible)

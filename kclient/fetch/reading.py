@@ -98,7 +98,7 @@ class Reading:
         return taken
 
     def take_table(self, limit: int) -> Any:
-        """Whole batches until there are ``limit`` records, as a ``pyarrow.Table``."""
+        """Whole batches until there are ``limit`` records, as a ``pyarrow.Table``; or []."""
         tables, count = [], 0
         if rest := self._rest_of_run(limit):
             tables, count = [arrow.table(rest)], len(rest)
@@ -117,6 +117,7 @@ class Reading:
                 self._fetcher.pump()
         if not count:
             self.raise_error()
+            return []
         self.count += count
         return arrow.joined(tables, 0)
 
