@@ -80,10 +80,16 @@ def test_members_come_and_go(servers: str, consume: Callable[..., Consumer], str
     assert len(got) == written, "nothing twice: everything was committed before it was given up"
 
 
-def test_one_group_of_three_clients(servers: str, consume: Callable[..., Consumer]) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "java_class"),
+    [("range", "RangeAssignor"), ("cooperative-sticky", "CooperativeStickyAssignor")],
+)
+def test_one_group_of_three_clients(
+    servers: str, consume: Callable[..., Consumer], strategy: str, java_class: str
+) -> None:
     """A member of Java, one of librdkafka, one of kclient: each partition is read once."""
     topic, group = new_topic(servers, partitions=9), new_name("group")
-    mine = consume(group_id=group, partition_assignment_strategy=["range", "cooperative-sticky"])
+    mine = consume(group_id=group, partition_assignment_strategy=[strategy])
     mine.subscribe(topic)
     poll_until(lambda: is_shared(topic, 9, mine), mine)
     theirs = confluent_kafka.Consumer(
@@ -91,11 +97,11 @@ def test_one_group_of_three_clients(servers: str, consume: Callable[..., Consume
             "bootstrap.servers": servers,
             "group.id": group,
             "auto.offset.reset": "earliest",
-            "partition.assignment.strategy": "range",
+            "partition.assignment.strategy": strategy,
         }
     )
     theirs.subscribe([topic])
-    with java_consumer(servers, topic, group) as (java, lines), Admin(servers) as admin:
+    with java_consumer(servers, topic, group, java_class) as (java, lines), Admin(servers) as admin:
 
         def is_spread() -> bool:
             theirs.poll(0.05)
@@ -134,7 +140,7 @@ def test_one_group_of_three_clients(servers: str, consume: Callable[..., Consume
 class java_consumer:  # noqa: N801 - reads like a function
     """Java's console consumer as a member; its output lines are collected."""
 
-    def __init__(self, servers: str, topic: str, group: str) -> None:
+    def __init__(self, servers: str, topic: str, group: str, assignor: str) -> None:
         self._command = [
             java_command(),
             "-Xmx256m",
@@ -148,7 +154,7 @@ class java_consumer:  # noqa: N801 - reads like a function
             "--group",
             group,
             "--command-property",
-            "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor",
+            f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{assignor}",
             "--command-property",
             "heartbeat.interval.ms=300",
         ]
