@@ -215,7 +215,7 @@ def confluent_consume(servers: str, topic: str, count: int, size: int) -> Callab
     def work() -> None:
         left = count
         while left > 0:
-            left -= len(consumer.consume(500, 5.0))
+            left -= len(consumer.consume(min(500, left), 5.0))  # else the last call waits
 
     return work
 
@@ -227,7 +227,7 @@ def confluent_group(servers: str, topic: str, count: int, size: int) -> Callable
     def work() -> None:
         left = count
         while left > 0:
-            left -= len(consumer.consume(500, 5.0))
+            left -= len(consumer.consume(min(500, left), 5.0))  # else the last call waits
 
     return work
 
