@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
@@ -22,12 +21,15 @@ from kclient.producer import Producer
 from kclient.testing.events import on_termination, parser, tell, text
 from kclient.types import RecordMetadata
 
+_LONGEST_SLEEP = 0.1
+
 
 class VerifiableProducer:
     """Sends until ``max_messages`` or ``stop``, and counts."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.stop = threading.Event()
+        self.is_stopping = False
+        """Set by a signal's handler: a plain flag, for an Event's lock may be held just then."""
         self._options = options
         self._sent = self._acked = 0
         self._producer = Producer.from_properties(
@@ -36,6 +38,10 @@ class VerifiableProducer:
             acks=options.acks,
         )
 
+    def stop(self) -> None:
+        """End soon; from a signal's handler."""
+        self.is_stopping = True
+
     def run(self) -> None:
         """Send, close, and tell the sums."""
         started = time.monotonic()
@@ -43,7 +49,8 @@ class VerifiableProducer:
         try:
             while not self._is_over():
                 self._send()
-                self.stop.wait(self._pause(time.monotonic() - started))
+                while not self._is_over() and (pause := self._pause(time.monotonic() - started)):
+                    time.sleep(min(pause, _LONGEST_SLEEP))
         finally:
             self._close()
         elapsed = time.monotonic() - started
@@ -57,7 +64,7 @@ class VerifiableProducer:
 
     def _is_over(self) -> bool:
         limit = self._options.max_messages
-        return self.stop.is_set() or (0 <= limit <= self._sent)
+        return self.is_stopping or (0 <= limit <= self._sent)
 
     def _pause(self, elapsed: float) -> float:
         """Seconds until the next record is due."""
@@ -123,7 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--value-prefix", type=int, help="a number to put before each value, and a dot")
     add("--repeating-keys", type=int, help="so many keys, from 0, over and over")
     tool = VerifiableProducer(options_parser.parse_args(arguments))
-    on_termination(tool.stop.set)
+    on_termination(tool.stop)
     tool.run()
     return 0
 
